@@ -29,7 +29,7 @@ NAMES = (
 def main(names: list[str]) -> int:
     unknown = set(names) - set(NAMES)
     if unknown:
-        print(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+        print(f"unknown benchmarks: {', '.join(sorted(unknown))}; use any of {', '.join(NAMES)}")
         return 2
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     missed = 0
@@ -37,7 +37,7 @@ def main(names: list[str]) -> int:
         for figure in importlib.import_module(f"bench.{name}").run():
             missed += not figure.is_within
             print(_line(figure), flush=True)
-    print(f"{missed} budgets missed" if missed else "every budget kept")
+    print(f"{missed} budgets missed" if missed else "all budgets met")
     return 1 if missed else 0
 
 

@@ -40,14 +40,14 @@ MANY = 5_000
 TIMES_CONFLUENT = 10
 
 
-class Watch:
+class Stopwatch:
     """Stopwatch that starts with the first record."""
 
     def __init__(self) -> None:
         self._left = self._records = RECORDS
         self._is_running = False
 
-    def saw(self, count: int) -> bool:
+    def count_records(self, count: int) -> bool:
         """Count records, and return whether there are more to come."""
         if count and not self._is_running:
             self._is_running = True
@@ -66,10 +66,10 @@ class Watch:
 def ours(bootstrap: str, _: int) -> Rate:
     from ottla import Consumer
 
-    watch = Watch()
+    watch = Stopwatch()
     with Consumer(bootstrap, auto_offset_reset="earliest", max_poll_records=MANY) as consumer:
         consumer.assign([(TOPIC, number) for number in range(PARTITIONS)])
-        while watch.saw(len(consumer.poll())):
+        while watch.count_records(len(consumer.poll())):
             pass
         return watch.rate()
 
@@ -77,11 +77,11 @@ def ours(bootstrap: str, _: int) -> Rate:
 def ours_iterating(bootstrap: str, _: int) -> Rate:
     from ottla import Consumer
 
-    watch = Watch()
+    watch = Stopwatch()
     with Consumer(bootstrap, auto_offset_reset="earliest", max_poll_records=MANY) as consumer:
         consumer.assign([(TOPIC, number) for number in range(PARTITIONS)])
         for _ in consumer:
-            if not watch.saw(1):
+            if not watch.count_records(1):
                 break
         return watch.rate()
 
@@ -90,12 +90,12 @@ def ours_async(bootstrap: str, _: int) -> Rate:
     from ottla import AsyncConsumer
 
     async def run() -> Rate:
-        watch = Watch()
+        watch = Stopwatch()
         async with AsyncConsumer(
             bootstrap, auto_offset_reset="earliest", max_poll_records=MANY
         ) as consumer:
             consumer.assign([(TOPIC, number) for number in range(PARTITIONS)])
-            while watch.saw(len(await consumer.poll())):
+            while watch.count_records(len(await consumer.poll())):
                 pass
             return watch.rate()
 
@@ -116,10 +116,10 @@ def ours_as_tables(bootstrap: str, _: int) -> Rate:
 def _pass_as_tables(bootstrap: str) -> Rate:
     from ottla import Consumer
 
-    watch = Watch()
+    watch = Stopwatch()
     with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(TOPIC, number) for number in range(PARTITIONS)])
-        while watch.saw(consumer.poll_table(60).num_rows):
+        while watch.count_records(consumer.poll_table(60).num_rows):
             pass
         return watch.rate()
 
@@ -127,12 +127,12 @@ def _pass_as_tables(bootstrap: str) -> Rate:
 def kafka_python(bootstrap: str, _: int) -> Rate:
     from kafka import KafkaConsumer, TopicPartition
 
-    watch = Watch()
+    watch = Stopwatch()
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", max_poll_records=MANY
     )
     consumer.assign([TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
-    while watch.saw(sum(map(len, consumer.poll(timeout_ms=1000).values()))):
+    while watch.count_records(sum(map(len, consumer.poll(timeout_ms=1000).values()))):
         pass
     rate = watch.rate()
     consumer.close()
@@ -143,14 +143,14 @@ def aiokafka(bootstrap: str, _: int) -> Rate:
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     async def run() -> Rate:
-        watch = Watch()
+        watch = Stopwatch()
         async with AIOKafkaConsumer(
             bootstrap_servers=bootstrap, auto_offset_reset="earliest", max_poll_records=MANY
         ) as consumer:
             consumer.assign([TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
             while True:
                 found = await consumer.getmany(timeout_ms=1000)
-                if not watch.saw(sum(map(len, found.values()))):
+                if not watch.count_records(sum(map(len, found.values()))):
                     return watch.rate()
 
     return _run(run)
@@ -172,7 +172,7 @@ def confluent_without_pauses(bootstrap: str, _: int) -> Rate:
 def _confluent(bootstrap: str, settings: dict[str, Any]) -> Rate:
     from confluent_kafka import Consumer, TopicPartition
 
-    watch = Watch()
+    watch = Stopwatch()
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -184,7 +184,7 @@ def _confluent(bootstrap: str, settings: dict[str, Any]) -> Rate:
         }
     )
     consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
-    while watch.saw(len(consumer.consume(MANY, 1.0))):
+    while watch.count_records(len(consumer.consume(MANY, 1.0))):
         pass
     rate = watch.rate()
     consumer.close()

@@ -34,7 +34,7 @@ class Rate(NamedTuple):
     cpu_us: float
 
 
-class Watch:
+class Stopwatch:
     def __init__(self, records: int = RECORDS) -> None:
         self._records = records
         self._start = time.perf_counter()
@@ -52,7 +52,7 @@ def ours(bootstrap: str, _: int) -> Rate:
         for _ in range(RECORDS // 4):
             producer.send(TOPIC, VALUE)
         producer.flush()
-        watch = Watch()
+        watch = Stopwatch()
         for _ in range(RECORDS):
             producer.send(TOPIC, VALUE)
         producer.flush()
@@ -67,7 +67,7 @@ def ours_async(bootstrap: str, _: int) -> Rate:
             for _ in range(RECORDS // 4):
                 await producer.send(TOPIC, VALUE)
             await producer.flush()
-            watch = Watch()
+            watch = Stopwatch()
             for _ in range(RECORDS):
                 await producer.send(TOPIC, VALUE)
             await producer.flush()
@@ -84,7 +84,7 @@ def ours_table(bootstrap: str, _: int) -> Rate:
     table = pa.table({"value": pa.array([VALUE] * TABLE_RECORDS)})
     with Producer(bootstrap) as producer:
         producer.send_table(TOPIC, table.slice(0, TABLE_RECORDS // 4), value="value").result(60)
-        watch = Watch(TABLE_RECORDS)
+        watch = Stopwatch(TABLE_RECORDS)
         producer.send_table(TOPIC, table, value="value").result(60)
         return watch.rate()
 
@@ -98,7 +98,7 @@ def kafka_python(bootstrap: str, _: int) -> Rate:
     for _ in range(RECORDS // 4):
         producer.send(TOPIC, VALUE)
     producer.flush()
-    watch = Watch()
+    watch = Stopwatch()
     for _ in range(RECORDS):
         producer.send(TOPIC, VALUE)
     producer.flush()
@@ -120,7 +120,7 @@ def aiokafka(bootstrap: str, _: int) -> Rate:
             for _ in range(RECORDS // 4):
                 await producer.send(TOPIC, VALUE)
             await producer.flush()
-            watch = Watch()
+            watch = Stopwatch()
             for _ in range(RECORDS):
                 await producer.send(TOPIC, VALUE)
             await producer.flush()
@@ -144,7 +144,7 @@ def confluent(bootstrap: str, _: int) -> Rate:
     for _ in range(RECORDS // 4):
         producer.produce(TOPIC, VALUE)
     producer.flush(30)
-    watch = Watch()
+    watch = Stopwatch()
     for number in range(RECORDS):
         producer.produce(TOPIC, VALUE)
         if not number % 1_000:

@@ -54,7 +54,7 @@ def run() -> Iterator[Figure]:
                 yield from _idle(cluster)
                 yield from _copies(cluster)
                 yield from _visibility(cluster)
-                yield from _death(cluster)
+                yield from _broker_loss(cluster)
         finally:
             zookeeper.kill()
 
@@ -87,12 +87,12 @@ def _copies(cluster: ClusterOfProcesses) -> Iterator[Figure]:
         size = RECORDS * load.RECORD_BYTES
         rates[replicas] = size / seconds / 1_000_000
         used = (_cpu(cluster) - before) / (size / GB)
-        yield Figure(f"acks=all, {replicas} copies: throughput", rates[replicas], "MB/s")
+        yield Figure(f"acks=all, {replicas} replicas: throughput", rates[replicas], "MB/s")
         yield Figure("… CPU time of all brokers", used, "s/GB")
         times = load.latencies_ms(cluster.bootstrap, topic, PARTITIONS, SENT)
         yield Figure("… produce p50", times[SENT // 2], "ms")
         yield Figure("… produce p99", times[int(SENT * 0.99)], "ms")
-    yield Figure("three copies against one", rates[3] / rates[1], "×")
+    yield Figure("three replicas compared to one", rates[3] / rates[1], "×")
     yield _following(cluster)
 
 
@@ -109,7 +109,7 @@ def _following(cluster: ClusterOfProcesses) -> Figure:
     load.produce_batches(cluster.bootstrap, "followed", 1, RECORDS, BATCH_BYTES)
     size = 2 * RECORDS * load.RECORD_BYTES
     used = sum(cpu_seconds(each.pid) for each in followers) - before
-    return Figure("following: CPU time", used / (size / GB), "s/GB")
+    return Figure("follower fetching: CPU time", used / (size / GB), "s/GB")
 
 
 def _visibility(cluster: ClusterOfProcesses) -> Iterator[Figure]:
@@ -129,13 +129,13 @@ async def _changes_seen(cluster: ClusterOfProcesses) -> list[float]:
     for number in range(CHANGES):
         name = f"seen-{number}"
         topic = {"name": name, "num_partitions": 1, "replication_factor": 3}
-        asked = time.perf_counter()
+        start = time.perf_counter()
         await controller.request(
             Api.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 10_000}, TIMEOUT_S
         )
         for connection in connections.values():
             await _known(connection, name)
-        times.append((time.perf_counter() - asked) * 1000)
+        times.append((time.perf_counter() - start) * 1000)
     for connection in connections.values():
         connection.close()
     return times
@@ -144,16 +144,16 @@ async def _changes_seen(cluster: ClusterOfProcesses) -> list[float]:
 async def _known(connection: Connection, name: str) -> None:
     body = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
     while True:
-        answer = await connection.request(Api.METADATA, body, TIMEOUT_S)
-        if not answer.topics[0].error_code:
+        response = await connection.request(Api.METADATA, body, TIMEOUT_S)
+        if not response.topics[0].error_code:
             return
 
 
-def _death(cluster: ClusterOfProcesses) -> Iterator[Figure]:
+def _broker_loss(cluster: ClusterOfProcesses) -> Iterator[Figure]:
     began = time.perf_counter()
     cluster.create_topic("many", MANY)
     wait_for(cluster.is_healthy, "every replica in sync", TIMEOUT_S)
-    yield Figure(f"creating {MANY} partitions of three copies", time.perf_counter() - began, "s")
+    yield Figure(f"creating {MANY} partitions of three replicas", time.perf_counter() - began, "s")
     times = load.latencies_ms(cluster.bootstrap, "many", PARTITIONS, SENT)
     yield Figure("… produce p50 to a few of them", times[SENT // 2], "ms")
     yield Figure("… p99", times[int(SENT * 0.99)], "ms")
@@ -168,7 +168,7 @@ def _death(cluster: ClusterOfProcesses) -> Iterator[Figure]:
         TIMEOUT_S,
     )
     took = time.perf_counter() - killed
-    yield Figure(f"a broker's death with 3 × {MANY} partitions", took, "s", 10.0)
+    yield Figure(f"recovery from the loss of a broker with 3 × {MANY} partitions", took, "s", 10.0)
     began = time.perf_counter()
     cluster.heal()
-    yield Figure("… and its return, all in sync", time.perf_counter() - began, "s")
+    yield Figure("… and its return, until all are in sync", time.perf_counter() - began, "s")

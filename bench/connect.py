@@ -45,9 +45,9 @@ class _Worker:
             "spark.master": "local[2]",
         }
         files = []
-        for n, given in enumerate([worker, *connectors]):
+        for n, properties in enumerate([worker, *connectors]):
             path = folder / f"{n}.properties"
-            path.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+            path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
             files.append(str(path))
         self._port = port
         self.process = subprocess.Popen(
@@ -56,9 +56,9 @@ class _Worker:
             cwd=folder,
         )
 
-    def ask(self, path: str) -> Any:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=60) as answer:
-            return json.load(answer)
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=60) as response:
+            return json.load(response)
 
     def resident_mb(self) -> float:
         """Return the resident memory of the worker and its child processes, such as Spark's JVM."""
@@ -74,16 +74,16 @@ class _Worker:
         self.process.wait()
 
 
-def _wait(look: Any, what: str) -> None:
+def _wait(condition: Any, what: str) -> None:
     until = time.monotonic() + PATIENCE_S
-    while not look():
+    while not condition():
         if time.monotonic() > until:
             raise TimeoutError(what)
         time.sleep(0.002)
 
 
 @contextmanager
-def _scene() -> Iterator[tuple[Path, str, int]]:
+def _broker() -> Iterator[tuple[Path, str, int]]:
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as name:
         folder = Path(name)
         with BrokerProcess(folder / "broker") as broker:
@@ -103,7 +103,7 @@ def _source(folder: Path, topic: str) -> dict[str, str]:
 
 
 def _latency() -> Iterator[Figure]:
-    with _scene() as (folder, bootstrap, port):
+    with _broker() as (folder, bootstrap, port):
         sink = {"name": "sink", "connector.class": "FileStreamSink", "topics": "lines",
                 "file": str(folder / "out.txt")}  # fmt: skip
         source, target = folder / "in.txt", folder / "out.txt"
@@ -135,22 +135,22 @@ def _latency() -> Iterator[Figure]:
 def _offset(worker: _Worker, name: str, field: str) -> int:
     """Return the offset that a connector reports, or 0 if it reports none."""
     try:
-        told = worker.ask(f"/connectors/{name}/offsets")["offsets"]
+        offsets = worker.get(f"/connectors/{name}/offsets")["offsets"]
     except OSError:
         return 0
-    return int(told[0]["offset"][field]) if told else 0
+    return int(offsets[0]["offset"][field]) if offsets else 0
 
 
-def _rate(look: Callable[[], int], end: int) -> float:
+def _rate(position: Callable[[], int], end: int) -> float:
     """Return the increase of a counter per second, from the first batch to the end."""
-    _wait(lambda: look() > 0, "the first batch")
-    began, first = time.monotonic(), look()
-    _wait(lambda: look() >= end, "the end")
+    _wait(lambda: position() > 0, "the first batch")
+    began, first = time.monotonic(), position()
+    _wait(lambda: position() >= end, "the end")
     return (end - first) / (time.monotonic() - began)
 
 
 def _throughput() -> Iterator[Figure]:
-    with _scene() as (folder, bootstrap, port):
+    with _broker() as (folder, bootstrap, port):
         count = MEGABYTES * 1_000_000 // LINE_BYTES
         filling = "x" * (LINE_BYTES - len('{"n": 1234567, "text": ""}\n'))
         with open(folder / "in.txt", "w") as file:
@@ -182,9 +182,9 @@ def _throughput() -> Iterator[Figure]:
                 worker.close()
 
 
-def _ten() -> Iterator[Figure]:
+def _ten_connectors() -> Iterator[Figure]:
     """Measure a worker with ten connectors: five pipelines from file to file."""
-    with _scene() as (folder, bootstrap, port):
+    with _broker() as (folder, bootstrap, port):
         connectors = []
         for n in range(5):
             source, target = folder / f"in{n}.txt", folder / f"out{n}.txt"
@@ -209,5 +209,5 @@ def _ten() -> Iterator[Figure]:
 
 def run() -> Iterator[Figure]:
     yield from _latency()
-    yield from _ten()
+    yield from _ten_connectors()
     yield from _throughput()

@@ -79,7 +79,7 @@ class Connection:
     async def open(cls, broker: BrokerProcess) -> Connection:
         return cls(*await asyncio.open_connection("127.0.0.1", broker.port))
 
-    async def ask(self, api: tuple[int, int], **body: Any) -> Any:
+    async def request(self, api: tuple[int, int], **body: Any) -> Any:
         self._writer.write(b"".join(codec.encode_request(*api, 1, "bench", body)))
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
         return codec.decode_response(*api, memoryview(await self._reader.readexactly(size)))[1]
@@ -91,99 +91,102 @@ class Connection:
 async def _prepare(broker: BrokerProcess) -> None:
     connection = await Connection.open(broker)
     topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
-    await connection.ask(_CREATE, topics=[topic], timeout_ms=5_000)
-    await connection.ask(_FIND, key="any")
+    await connection.request(_CREATE, topics=[topic], timeout_ms=5_000)
+    await connection.request(_FIND, key="any")
     connection.close()
 
 
 # ------------------------------------------------------------------------------------------ members
 
 
-class Member:
-    """Member of a group; `beat` sends one heartbeat."""
+class BenchMember:
+    """Member of a group; `heartbeat` sends one heartbeat."""
 
-    def __init__(self, connection: Connection, beat: Callable[[], Awaitable[None]]) -> None:
-        self.connection, self.beat = connection, beat
-
-
-Join = Callable[[BrokerProcess, str, int], Coroutine[Any, Any, list[Member]]]
+    def __init__(self, connection: Connection, heartbeat: Callable[[], Awaitable[None]]) -> None:
+        self.connection, self.heartbeat = connection, heartbeat
 
 
-async def _join_classic(broker: BrokerProcess, group: str, size: int) -> list[Member]:
+Join = Callable[[BrokerProcess, str, int], Coroutine[Any, Any, list[BenchMember]]]
+
+
+async def _join_classic(broker: BrokerProcess, group: str, size: int) -> list[BenchMember]:
     """Create a stable classic group."""
     connections = [await Connection.open(broker) for _ in range(size)]
-    asked = {
+    fields = {
         "group_id": group,
         "session_timeout_ms": 45_000,
         "rebalance_timeout_ms": 60_000,
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": _SUBSCRIPTION}],
     }
-    ids = [(await each.ask(_JOIN, **asked, member_id="")).member_id for each in connections]
+    ids = [(await each.request(_JOIN, **fields, member_id="")).member_id for each in connections]
     joined = await asyncio.gather(
-        *(each.ask(_JOIN, **asked, member_id=id) for each, id in zip(connections, ids, strict=True))
+        *(
+            each.request(_JOIN, **fields, member_id=id)
+            for each, id in zip(connections, ids, strict=True)
+        )
     )
     generation = {each.generation_id for each in joined}
-    assert len(generation) == 1, "they are in one generation"
+    assert len(generation) == 1, "not all members are in one generation"
     share = write_assignment(0, {TOPIC: range(PARTITIONS // size)})
-    given = [{"member_id": id, "assignment": share} for id in ids]
+    assignments = [{"member_id": id, "assignment": share} for id in ids]
     await asyncio.gather(
         *(
-            each.ask(
-                _SYNC, group_id=group, generation_id=answer.generation_id,
-                member_id=answer.member_id, protocol_type="consumer", protocol_name="range",
-                assignments=given if answer.members else [],
+            each.request(
+                _SYNC, group_id=group, generation_id=response.generation_id,
+                member_id=response.member_id, protocol_type="consumer", protocol_name="range",
+                assignments=assignments if response.members else [],
             )
-            for each, answer in zip(connections, joined, strict=True)
+            for each, response in zip(connections, joined, strict=True)
         )
     )  # fmt: skip
 
-    def member(connection: Connection, member_id: str) -> Member:
-        async def beat() -> None:
-            answer = await connection.ask(
+    def member(connection: Connection, member_id: str) -> BenchMember:
+        async def heartbeat() -> None:
+            response = await connection.request(
                 _HEARTBEAT, group_id=group, generation_id=min(generation), member_id=member_id
             )
-            assert answer.error_code == 0, answer
+            assert response.error_code == 0, response
 
-        return Member(connection, beat)
+        return BenchMember(connection, heartbeat)
 
     return [member(each, id) for each, id in zip(connections, ids, strict=True)]
 
 
-async def _join_consumer(broker: BrokerProcess, group: str, size: int) -> list[Member]:
+async def _join_consumer(broker: BrokerProcess, group: str, size: int) -> list[BenchMember]:
     members = [await _consumer_member(broker, group) for _ in range(size)]
     for _ in range(4):
         for each in members:
-            await each.beat()
+            await each.heartbeat()
     return members
 
 
-async def _consumer_member(broker: BrokerProcess, group: str) -> Member:
+async def _consumer_member(broker: BrokerProcess, group: str) -> BenchMember:
     connection = await Connection.open(broker)
     known: dict[str, Any] = {"group_id": group, "member_id": str(uuid.uuid4())}
-    answer = await connection.ask(
+    response = await connection.request(
         _CONSUMER, **known, member_epoch=0, rebalance_timeout_ms=60_000,
         subscribed_topic_names=[TOPIC], topic_partitions=[],
     )  # fmt: skip
-    epoch, owned = answer.member_epoch, _owned(answer)
-    was_told = True
+    epoch, owned = response.member_epoch, _owned(response)
+    has_new_assignment = True
 
-    async def beat() -> None:
-        nonlocal epoch, owned, was_told
-        fields = {"topic_partitions": owned} if was_told else {"topic_partitions": None}
-        answer = await connection.ask(_CONSUMER, **known, member_epoch=epoch, **fields)
-        assert answer.error_code == 0, answer
-        epoch, was_told = answer.member_epoch, answer.assignment is not None
-        if was_told:
-            owned = _owned(answer)
+    async def heartbeat() -> None:
+        nonlocal epoch, owned, has_new_assignment
+        fields = {"topic_partitions": owned} if has_new_assignment else {"topic_partitions": None}
+        response = await connection.request(_CONSUMER, **known, member_epoch=epoch, **fields)
+        assert response.error_code == 0, response
+        epoch, has_new_assignment = response.member_epoch, response.assignment is not None
+        if has_new_assignment:
+            owned = _owned(response)
 
-    return Member(connection, beat)
+    return BenchMember(connection, heartbeat)
 
 
-def _owned(answer: Any) -> list[dict[str, Any]]:
+def _owned(response: Any) -> list[dict[str, Any]]:
     return [
         {"topic_id": each.topic_id, "partitions": each.partitions}
-        for each in answer.assignment.topic_partitions
+        for each in response.assignment.topic_partitions
     ]
 
 
@@ -195,7 +198,7 @@ async def _heartbeats_and_commits(
 ) -> tuple[float, float]:
     """Return the share of a core spent on heartbeats, and the p99 of concurrent commits, in ms."""
     await _prepare(broker)
-    members: list[Member] = []
+    members: list[BenchMember] = []
     for start in range(0, GROUPS, JOINED_AT_ONCE):
         numbers = range(start, min(start + JOINED_AT_ONCE, GROUPS))
         joined = await asyncio.gather(
@@ -205,31 +208,33 @@ async def _heartbeats_and_commits(
     first = time.monotonic()
     tasks = [
         asyncio.create_task(
-            _beat_on(each.beat, first + interval_s * index / len(members), interval_s)
+            _heartbeat_loop(each.heartbeat, first + interval_s * index / len(members), interval_s)
         )
         for index, each in enumerate(members)
     ]
     await asyncio.sleep(2 * interval_s)
-    share = min([await _share_of_a_core(broker) for _ in range(ROUNDS)])
+    share = min([await _cpu_share(broker) for _ in range(ROUNDS)])
     rounds = [await asyncio.to_thread(_commit_p99_s, broker.port) for _ in range(ROUNDS)]
     for task in tasks:
-        assert not task.done(), "no heartbeat has failed"
+        assert not task.done(), "a heartbeat has failed"
         task.cancel()
     return share, min(rounds) * 1_000
 
 
-async def _share_of_a_core(broker: BrokerProcess) -> float:
+async def _cpu_share(broker: BrokerProcess) -> float:
     """Measure a period in which every member sends about one heartbeat."""
     began, before = time.monotonic(), cpu_seconds(broker.pid)
     await asyncio.sleep(MEASURED_S)
     return (cpu_seconds(broker.pid) - before) / (time.monotonic() - began)
 
 
-async def _beat_on(beat: Callable[[], Awaitable[None]], first: float, interval_s: float) -> None:
+async def _heartbeat_loop(
+    heartbeat: Callable[[], Awaitable[None]], first: float, interval_s: float
+) -> None:
     due = first
     while True:
         await asyncio.sleep(max(due - time.monotonic(), 0))
-        await beat()
+        await heartbeat()
         due += interval_s
 
 
@@ -250,15 +255,15 @@ def _commit_in_process(port: int, number: int) -> list[float]:
             start = time.perf_counter()
             connection.sendall(b"".join(codec.encode_request(*_COMMIT, 1, "bench", body)))
             (size,) = struct.unpack(">i", stream.read(4))
-            answer = codec.decode_response(*_COMMIT, memoryview(stream.read(size)))[1]
+            response = codec.decode_response(*_COMMIT, memoryview(stream.read(size)))[1]
             taken.append(time.perf_counter() - start)
-            assert answer.topics[0].partitions[0].error_code == 0, answer
+            assert response.topics[0].partitions[0].error_code == 0, response
     return taken
 
 
 async def _commit(connection: Connection, group: str, offset: int) -> None:
-    answer = await connection.ask(_COMMIT, **_commit_body(group, offset))
-    assert answer.topics[0].partitions[0].error_code == 0, answer
+    response = await connection.request(_COMMIT, **_commit_body(group, offset))
+    assert response.topics[0].partitions[0].error_code == 0, response
 
 
 def _commit_body(group: str, offset: int) -> dict[str, Any]:
@@ -295,9 +300,9 @@ async def _make(broker: BrokerProcess, number: int) -> None:
 async def _wait_until_loaded(broker: BrokerProcess) -> None:
     connection = await Connection.open(broker)
     while True:
-        answer = await connection.ask(_LIST)
-        if answer.error_code != LOAD_IN_PROGRESS:
+        response = await connection.request(_LIST)
+        if response.error_code != LOAD_IN_PROGRESS:
             break
         await asyncio.sleep(0.01)
-    assert len(answer.groups) == MANY, f"{len(answer.groups)} groups are there"
+    assert len(response.groups) == MANY, f"{len(response.groups)} groups exist"
     connection.close()

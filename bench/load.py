@@ -97,7 +97,7 @@ def consume(bootstrap: str, topic: str, partitions: int, records: int) -> None:
     while seen < records:
         seen += len(consumer.consume(10_000, 1.0))
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{seen} of {records} records came back")
+            raise TimeoutError(f"{seen} of {records} records were read")
     consumer.close()
 
 
@@ -129,4 +129,4 @@ def _produce(producer: Producer, topic: str, value: bytes, partition: int) -> No
 def _flush(producer: Producer) -> None:
     left = producer.flush(TIMEOUT_S)
     if left:
-        raise TimeoutError(f"{left} records were not acknowledged in {TIMEOUT_S} s")
+        raise TimeoutError(f"{left} records were not acknowledged within {TIMEOUT_S} s")

@@ -49,7 +49,7 @@ def run() -> Iterator[Figure]:
 def _throughput(spark: Any, broker: BrokerProcess, size: int) -> Iterator[Figure]:
     topic, rows = f"rows-{size}", ROWS[size]
     create_topic(broker.bootstrap, topic, 2)
-    given = {"kafka.bootstrap.servers": broker.bootstrap}
+    connection = {"kafka.bootstrap.servers": broker.bootstrap}
     frame = spark.range(0, rows, 1, 2).selectExpr(
         "cast(id as string) key", f"rpad(cast(id as string), {size}, 'x') value"
     )
@@ -57,10 +57,10 @@ def _throughput(spark: Any, broker: BrokerProcess, size: int) -> Iterator[Figure
     rates = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        frame.write.format("ottla").mode("append").options(**given, topic=topic).save()
+        frame.write.format("ottla").mode("append").options(**connection, topic=topic).save()
         rates.append(rows / (time.perf_counter() - start))
     yield Figure(f"spark write, {size} B values", max(rates), "rows/s", WRITE_BUDGET[size], True)
-    read = spark.read.format("ottla").options(**given, subscribe=topic).load()
+    read = spark.read.format("ottla").options(**connection, subscribe=topic).load()
     rates = []
     for _ in range(ROUNDS + 1):
         start = time.perf_counter()
@@ -90,15 +90,15 @@ def stream_times(
     **options: str,
 ) -> list[float]:
     """Return the latencies from topic to topic, through a query that changes nothing, in ms."""
-    given = {"kafka.bootstrap.servers": bootstrap}
+    connection = {"kafka.bootstrap.servers": bootstrap}
     with tempfile.TemporaryDirectory() as home:
         query = (
             spark.readStream.format(format_)
-            .options(**given, subscribe=source)
+            .options(**connection, subscribe=source)
             .load()
             .selectExpr("value")
             .writeStream.format(format_)
-            .options(**given, topic=target, checkpointLocation=home, **options)
+            .options(**connection, topic=target, checkpointLocation=home, **options)
             .start()
         )
         try:
@@ -132,7 +132,7 @@ def _measured(bootstrap: str, source: str, target: str, total: int) -> list[floa
         with Producer(bootstrap) as producer:  # one record shows that the query runs
             deadline = time.monotonic() + 120
             while not consumer.poll(timeout_s=0.2):
-                assert time.monotonic() < deadline, "the query does not run"
+                assert time.monotonic() < deadline, "the query is not running"
                 producer.send(source, b"0")
         feeder.start()
         while len(found) < total:

@@ -41,10 +41,10 @@ def _start_to_first_record() -> float:
         _ask(connection, 19, 7, {"topics": [topic], "timeout_ms": 5_000})
         data = {"index": 0, "records": build_batch([(None, b"hello", (), 0)])}
         topics = [{"name": name, "partition_data": [data]}]
-        answer = _ask(connection, 0, 9, {"acks": -1, "timeout_ms": 5_000, "topic_data": topics})
+        response = _ask(connection, 0, 9, {"acks": -1, "timeout_ms": 5_000, "topic_data": topics})
         taken = time.monotonic() - start
-        error = answer.responses[0].partition_responses[0].error_code
-        assert error == 0, f"the record was refused with error {error}"
+        error = response.responses[0].partition_responses[0].error_code
+        assert error == 0, f"the broker rejected the record with error {error}"
         connection.close()
         return taken
     finally:

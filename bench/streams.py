@@ -96,8 +96,8 @@ class _Bench:
             f"{key} key", f"{value} value",
             f"timestamp_millis({BASE_MS} + cast(id * {spread_ms} / {rows} as bigint)) timestamp",
         )  # fmt: skip
-        given = {"kafka.bootstrap.servers": self._bootstrap, "topic": topic}
-        frame.write.format("ottla").mode("append").options(**given).save()
+        options = {"kafka.bootstrap.servers": self._bootstrap, "topic": topic}
+        frame.write.format("ottla").mode("append").options(**options).save()
 
     def figures(self) -> Iterator[Figure]:
         self._rate("warm-up", 200_000, stateless, "warmed")
@@ -114,7 +114,9 @@ class _Bench:
             rate = self._rate(topic, rows, build, f"out-{name.partition(' (')[0]}-{topic}")
             yield Figure(f"streams {name}", rate, "rows/s", budget, True)
             if build is windowed_count:
-                yield Figure("… of Spark's own, into nothing", rate / self._plain_rate(topic), "×")
+                yield Figure(
+                    "… with Spark's own connector and no sink", rate / self._plain_rate(topic), "×"
+                )
 
     def _rate(self, topic: str, rows: int, build: Callable[..., None], name: str) -> float:
         from ottla.streams.run import start
@@ -192,7 +194,7 @@ def python_aggregation(app: st.App, source: str, target: str) -> None:
 def _quix(bootstrap: str, home: str) -> Iterator[Figure]:
     python = _python_with_quix(home)
     if python is None:
-        print("Quix Streams: skipped, it is not installed and could not be")
+        print("Quix Streams: skipped, because it is not installed and the installation failed")
         return
     program = str(Path(__file__).with_name("quix_streams.py"))
     for name, topic in (
@@ -212,8 +214,8 @@ def _quix(bootstrap: str, home: str) -> Iterator[Figure]:
         if result.returncode or not lines:
             print(f"Quix Streams, {name} of {topic}: failed: {result.stderr.strip()[-300:]}")
             continue
-        told = json.loads(lines[-1])
-        yield Figure(f"Quix Streams {name}, {topic}", told["rows_per_second"], "rows/s")
+        figures_line = json.loads(lines[-1])
+        yield Figure(f"Quix Streams {name}, {topic}", figures_line["rows_per_second"], "rows/s")
 
 
 def _python_with_quix(home: str) -> str | None:

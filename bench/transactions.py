@@ -100,7 +100,7 @@ def _share(name: str, producers: dict[bool, list[Any]], units: int) -> Iterator[
             else:
                 producer.flush()
 
-    def take_turn(transactional: bool, count: int) -> float:
+    def run_round(transactional: bool, count: int) -> float:
         threads = [
             threading.Thread(target=write, args=(producer, number, count, transactional))
             for number, producer in enumerate(producers[transactional])
@@ -114,16 +114,16 @@ def _share(name: str, producers: dict[bool, list[Any]], units: int) -> Iterator[
 
     spent = {False: 0.0, True: 0.0}
     for kind in spent:
-        take_turn(kind, 5)
+        run_round(kind, 5)
     for _ in range(ROUNDS):
         for kind in spent:
-            spent[kind] += take_turn(kind, units)
+            spent[kind] += run_round(kind, units)
     total = ROUNDS * units * len(producers[False]) * RECORDS
     yield Figure(f"{name}, flushed every 100 records", total / spent[False], "records/s")
     yield Figure(f"{name}, transactions of 100 records", total / spent[True], "records/s")
     share = 100 * spent[False] / spent[True]
     budget = 60 if name == KAFKA_PYTHON else None
-    yield Figure(f"{name}, share of the idempotent rate", share, "%", budget, at_least=True)
+    yield Figure(f"{name}, relative to the idempotent rate", share, "%", budget, at_least=True)
 
 
 def _commit_latency(broker: BrokerProcess) -> Figure:

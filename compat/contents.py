@@ -25,7 +25,7 @@ POLL_S = 0.05
 BATCH = 1_000
 
 
-class Record(NamedTuple):
+class StoredRecord(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
@@ -38,8 +38,8 @@ class Record(NamedTuple):
 class PartitionContents:
     start_offset: int
     end_offset: int
-    records: list[Record]
-    committed: list[Record]
+    records: list[StoredRecord]
+    committed: list[StoredRecord]
     """Records that a consumer sees with read_committed."""
 
 
@@ -99,8 +99,8 @@ def _configs(bootstrap: str, resource: ConfigResource, source: ConfigSource) -> 
 
 def read_records(
     bootstrap: str, keys: Iterable[tuple[str, int]], isolation: str
-) -> dict[tuple[str, int], list[Record]]:
-    found: dict[tuple[str, int], list[Record]] = {key: [] for key in keys}
+) -> dict[tuple[str, int], list[StoredRecord]]:
+    found: dict[tuple[str, int], list[StoredRecord]] = {key: [] for key in keys}
     consumer = _consumer(bootstrap, isolation)
     try:
         consumer.assign([TopicPartition(*key, OFFSET_BEGINNING) for key in found])
@@ -108,11 +108,13 @@ def read_records(
         deadline = time.monotonic() + TIMEOUT_S
         while reading:
             messages = consumer.consume(BATCH, POLL_S)
-            assert messages or time.monotonic() < deadline, f"{bootstrap} gave no end of {reading}"
+            assert messages or time.monotonic() < deadline, (
+                f"{bootstrap} returned no end offset of {reading}"
+            )
             if messages:
                 deadline = time.monotonic() + TIMEOUT_S
             for message in messages:
-                key = (message.topic() or "", _known(message.partition()))
+                key = (message.topic() or "", _not_none(message.partition()))
                 error = message.error()
                 if error is None:
                     found[key].append(_record(message))
@@ -154,10 +156,10 @@ def _partition_differences(
     return found
 
 
-def _record(message: Message) -> Record:
+def _record(message: Message) -> StoredRecord:
     headers: Any = message.headers() or ()
-    return Record(
-        _known(message.offset()),
+    return StoredRecord(
+        _not_none(message.offset()),
         message.key(),
         message.value(),
         tuple(headers),
@@ -165,7 +167,7 @@ def _record(message: Message) -> Record:
     )
 
 
-def _known(number: int | None) -> int:
+def _not_none(number: int | None) -> int:
     """Return a number that the client's types declare as optional, but that is always set."""
     assert number is not None
     return number

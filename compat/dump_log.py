@@ -1,6 +1,6 @@
-"""kafka-dump-log on a data directory, and its complaints.
+"""kafka-dump-log on a data directory, and its problems.
 
-The exit code of the tool is always 0; its complaints are lines among the others.
+The exit code of the tool is always 0; its problems are lines among the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INDEXES = (".index", ".timeindex")
 FILES_AT_ONCE = 200
 TIMEOUT_S = 120.0
 
-_COMPLAINTS = re.compile(
+_PROBLEMS = re.compile(
     r"^(Mismatches in .*|Found out of order timestamp.*"
     r"|The following indexed offsets are not found.*"
     r"|Found \d+ invalid bytes at the end of .*|baseOffset: .*isvalid: false.*"
@@ -49,8 +49,8 @@ class Batch(NamedTuple):
 class Dump(NamedTuple):
     text: str
 
-    def complaints(self, *, compacted: Iterable[str] = ()) -> list[str]:
-        """Return the complaints.
+    def problems(self, *, compacted: Iterable[str] = ()) -> list[str]:
+        """Return the problems that DumpLogSegments reports.
 
         In the logs of `compacted` topics, gaps and empty batches are expected.
         """
@@ -65,7 +65,7 @@ class Dump(NamedTuple):
             for path, line in _listed(_TIMES, self.text)
             if not (any(each in path for each in expected) and line.endswith(_EMPTY_BATCH))
         ]
-        return _COMPLAINTS.findall(self.text) + gaps + times
+        return _PROBLEMS.findall(self.text) + gaps + times
 
     def batches(self) -> Iterator[Batch]:
         path = Path()
@@ -80,9 +80,9 @@ class Dump(NamedTuple):
         return sum(line.startswith("| offset: ") for line in self.text.splitlines())
 
 
-def _listed(complaint: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
-    """Yield (file, line) for complaints that are followed by lines of details."""
-    for path, lines in complaint.findall(text):
+def _listed(heading: re.Pattern[str], text: str) -> Iterator[tuple[str, str]]:
+    """Yield (file, line) for problems that are followed by lines of details."""
+    for path, lines in heading.findall(text):
         for line in lines.splitlines():
             yield path, line
 

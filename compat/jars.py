@@ -30,11 +30,13 @@ def java_command() -> str:
     """
     java = shutil.which("java")
     if java is None:
-        raise NotAvailable("there is no `java` on this machine")
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(\d+)', answer.stderr)
+        raise NotAvailable("`java` is not installed")
+    result = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(\d+)', result.stderr)
     if version is None or int(version[1]) < OLDEST_JAVA:
-        raise NotAvailable(f"Apache Kafka 4 needs Java {OLDEST_JAVA}, here is {answer.stderr!r}")
+        raise NotAvailable(
+            f"Apache Kafka 4 requires Java {OLDEST_JAVA}, but found {result.stderr!r}"
+        )
     return java
 
 
@@ -66,9 +68,9 @@ def version_in_pom() -> str:
 def _download(version: str, target: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise NotAvailable("there is no `mvn` on this machine to get Apache Kafka with")
+        raise NotAvailable("`mvn` is not installed, so Apache Kafka cannot be downloaded")
     shutil.rmtree(target, ignore_errors=True)
-    print(f"getting Apache Kafka {version} from Maven Central …", flush=True)
+    print(f"downloading Apache Kafka {version} from Maven Central …", flush=True)
     try:
         result = subprocess.run(
             [
@@ -83,7 +85,7 @@ def _download(version: str, target: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise NotAvailable(f"Maven Central gave no jars in {DOWNLOAD_TIMEOUT_S} s") from None
+        raise NotAvailable(f"Maven Central sent no jars within {DOWNLOAD_TIMEOUT_S} s") from None
     if result.returncode:
         reason = next((line for line in result.stdout.splitlines() if "ERROR" in line), "")
-        raise NotAvailable(f"Maven could not get Apache Kafka {version}: {reason[:300]}")
+        raise NotAvailable(f"Maven could not download Apache Kafka {version}: {reason[:300]}")

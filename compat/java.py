@@ -102,8 +102,10 @@ class Java:
                 check=False,
             )
         except subprocess.TimeoutExpired as late:
-            said = (late.stdout or b"")[-500:].decode(errors="replace")
-            raise ToolFailed(f"{tool} did not end in {timeout_s:.0f} s; it said: {said}") from None
+            output = (late.stdout or b"")[-500:].decode(errors="replace")
+            raise ToolFailed(
+                f"{tool} did not exit within {timeout_s:.0f} s; its output: {output}"
+            ) from None
         return Output(
             result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode()
         )

@@ -205,15 +205,17 @@ class Load:
 
     def _commit_and_abort(self) -> None:
         producers = [self._transactional(f"writer-{index}") for index in range(2)]
-        for turn in range(6):
+        for transaction in range(6):
             for number, producer in enumerate(producers):
                 producer.begin_transaction()
                 for index in range(10):
-                    text = f"{'abort' if turn % 2 else 'commit'}-{turn}-{number}-{index}"
+                    text = (
+                        f"{'abort' if transaction % 2 else 'commit'}-{transaction}-{number}-{index}"
+                    )
                     producer.produce("transactions", text, f"key-{index}", partition=index % 2)
                 assert producer.flush(TIMEOUT_S) == 0
             for producer in producers:
-                if turn % 2:
+                if transaction % 2:
                     producer.abort_transaction(TIMEOUT_S)
                 else:
                     producer.commit_transaction(TIMEOUT_S)
@@ -289,5 +291,5 @@ class Load:
 def _wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + COMPACTION_TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(POLL_S)

@@ -46,7 +46,7 @@ class Report:
         try:
             return setup()
         except Exception:
-            self._failed(f"{group}: its preparation", time.monotonic())
+            self._failed(f"{group}: setup", time.monotonic())
             return None
 
     def closing_line(self) -> str:
@@ -78,5 +78,5 @@ class Report:
 
 
 def _title(check: Callable[..., None]) -> str:
-    assert check.__doc__ is not None, f"{check.__name__} says what must hold"
+    assert check.__doc__ is not None, f"{check.__name__} needs a docstring that says what it checks"
     return check.__doc__.strip().splitlines()[0].rstrip(".")

@@ -18,7 +18,7 @@ from ottla.wire import codec, schema
 from ottla.wire.api import Api as Api
 from ottla.wire.records.batch import iter_headers
 from ottla.wire.records.builder import RecordFields, build_batch
-from ottla.wire.records.record import Record, iter_records
+from ottla.wire.records.record import BatchRecord, iter_records
 
 TIMEOUT_S = 20.0
 POLL_S = 0.01
@@ -197,9 +197,9 @@ class RawClient:
         assert answer.error_code == 0
         return answer.responses[0].partitions[0]
 
-    def records(self, topic: str, offset: int = 0, partition: int = 0) -> list[Record]:
+    def records(self, topic: str, offset: int = 0, partition: int = 0) -> list[BatchRecord]:
         """Return every record from `offset` to the end."""
-        found: list[Record] = []
+        found: list[BatchRecord] = []
         while True:
             answer = self.fetch(topic, offset, partition)
             assert answer.error_code == 0, answer
@@ -258,12 +258,12 @@ def produce_body(
     }
 
 
-def read_batches(records: Any) -> list[Record]:
+def read_batches(records: Any) -> list[BatchRecord]:
     data = bytes(records or b"")
     return [record for header in iter_headers(data) for record in iter_records(data, header)]
 
 
-def values(records: Iterable[Record]) -> list[bytes | None]:
+def values(records: Iterable[BatchRecord]) -> list[bytes | None]:
     return [record.value for record in records]
 
 

@@ -23,7 +23,7 @@ def main() -> int:
     arguments = _parser().parse_args()
     unknown = set(arguments.parts) - set(report.TITLES)
     if unknown:
-        print(f"no part {', '.join(sorted(unknown))}; there are {', '.join(report.TITLES)}")
+        print(f"unknown parts: {', '.join(sorted(unknown))}; use any of {', '.join(report.TITLES)}")
         return 2
     try:
         jars.java_command(), jars.directory()
@@ -55,15 +55,15 @@ def _measure(part: str, scale: object, about: dict[str, str], *, write: bool) ->
     print(f"({time.monotonic() - began:.0f} s)", flush=True)
     if write:
         date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-        report.keep(part, rows, about, date)
+        report.save(part, rows, about, date)
     return True
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench-peers ARGS=…", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(report.TITLES))
-    parser.add_argument("--quick", action="store_true", help="a look: little of everything")
-    parser.add_argument("--no-write", action="store_true", help="leave docs/ as it is")
+    parser.add_argument("--quick", action="store_true", help="short run, writes nothing")
+    parser.add_argument("--no-write", action="store_true", help="do not update docs/")
     return parser
 
 

@@ -23,7 +23,7 @@ from compat.java import Java
 
 from bench.measure import cpu_seconds, resident_bytes
 from compat import jars
-from ottla.metadata.zookeeper.ensemble import Member, local_addresses
+from ottla.metadata.zookeeper.ensemble import EnsembleMember, local_addresses
 from ottla.testing.broker import BrokerProcess
 
 HOST = "127.0.0.1"
@@ -91,7 +91,7 @@ class Ottla:
         self._zookeeper = None
         if nodes > 1:
             members = local_addresses(1, free_ports(3))
-            self._zookeeper = Member(home / "zookeeper", 1, members)
+            self._zookeeper = EnsembleMember(home / "zookeeper", 1, members)
         self._brokers = {
             id: BrokerProcess(home / f"ottla-{id}", port=port, overrides=self._overrides(id))
             for id, port in self.ports.items()
@@ -202,8 +202,8 @@ class _KafkaNode:
         deadline = time.monotonic() + START_TIMEOUT_S
         while _STARTED.search(self._log.read_text(errors="replace")) is None:
             if not self.is_running or time.monotonic() > deadline:
-                said = self._log.read_text(errors="replace")[-4_000:]
-                raise RuntimeError(f"Apache Kafka did not start:\n{said}")
+                output = self._log.read_text(errors="replace")[-4_000:]
+                raise RuntimeError(f"Apache Kafka did not start:\n{output}")
             time.sleep(POLL_S)
 
     def end(self, number: signal.Signals) -> None:
@@ -288,7 +288,7 @@ def both(nodes: int = 1, *, start: bool = True) -> Iterator[tuple[Ottla, Kafka]]
         shutil.rmtree(home, ignore_errors=True)
 
 
-def in_turn(peers: Sequence[Peer], rounds: int) -> Iterator[tuple[int, Peer]]:
+def alternating(peers: Sequence[Peer], rounds: int) -> Iterator[tuple[int, Peer]]:
     """Yield the peers for each round, alternating which comes first. Round 0 is a warm-up."""
     for number in range(rounds + 1):
         yield from ((number, peer) for peer in (peers if number % 2 else peers[::-1]))

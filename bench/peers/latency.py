@@ -11,7 +11,7 @@ import struct
 import time
 
 from bench.peers import topics, wire_load
-from bench.peers.brokers import Peer, both, cpu_of, in_turn
+from bench.peers.brokers import Peer, alternating, both, cpu_of
 from bench.peers.rows import Row, Rows
 from bench.peers.scale import Scale
 
@@ -28,12 +28,12 @@ def run(scale: Scale) -> list[Row]:
     rows = Rows("latency")
     with both() as peers:
         for rate in RATES:
-            for number, peer in in_turn(peers, scale.rounds):
+            for number, peer in alternating(peers, scale.rounds):
                 with topics.topic(peer.bootstrap, "latency", 1) as (name, _):
                     found = end_to_end_ms(peer.bootstrap, name, rate, scale.latency_s)
                 if number:
                     add_quantiles(rows, peer, f"end to end, 1 KB, {rate:,}/s", found)
-        for number, peer in in_turn(peers, scale.rounds):
+        for number, peer in alternating(peers, scale.rounds):
             _requests(rows if number else Rows(""), peer, scale.requests_s)
     return rows.whole()
 
@@ -67,7 +67,7 @@ def end_to_end_ms(bootstrap: str, topic: str, rate: int, seconds: float) -> list
         if message is not None and message.error() is None:
             found.append((time.time() - _STAMP.unpack_from(message.value())[0]) * 1000)
         elif time.monotonic() > deadline:
-            raise TimeoutError(f"{len(found)} of {total} records came")
+            raise TimeoutError(f"{len(found)} of {total} records were read")
     feeder.join()
     consumer.close()
     return found[int(total * WARM_SHARE) :]

@@ -49,16 +49,16 @@ def _line_of(path: str, beginning: str) -> str:
 
 
 def _file_system(directory: str) -> str:
-    told = _output("findmnt", "--noheadings", "--output", "FSTYPE", "--target", directory)
-    return told or _output("stat", "--file-system", "--format=%T", directory) or "unknown"
+    file_system = _output("findmnt", "--noheadings", "--output", "FSTYPE", "--target", directory)
+    return file_system or _output("stat", "--file-system", "--format=%T", directory) or "unknown"
 
 
 def _java() -> str:
     java = shutil.which("java")
     if java is None:
         return "none"
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    return answer.stderr.partition("\n")[0].replace('"', "")
+    result = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    return result.stderr.partition("\n")[0].replace('"', "")
 
 
 def _commit() -> str:

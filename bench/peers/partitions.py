@@ -23,19 +23,25 @@ def run(scale: Scale) -> list[Row]:
             start = time.perf_counter()
             for number in range(TOPICS):
                 topics.create(peer.bootstrap, f"many-{number}", scale.partitions // TOPICS)
-            _lower(rows, peer, f"creating {many}", "s", time.perf_counter() - start)
+            _add_lower_is_better(rows, peer, f"creating {many}", "s", time.perf_counter() - start)
             taken = latencies_ms(peer.bootstrap, "many-0", scale.partitions // TOPICS, SENT)
-            _lower(rows, peer, f"produce beside {many}, p50", "ms", taken[SENT // 2])
-            _lower(rows, peer, f"produce beside {many}, p99", "ms", taken[int(SENT * 0.99)])
+            _add_lower_is_better(rows, peer, f"produce beside {many}, p50", "ms", taken[SENT // 2])
+            _add_lower_is_better(
+                rows, peer, f"produce beside {many}, p99", "ms", taken[int(SENT * 0.99)]
+            )
             memory(rows, peer, f"memory with {many}")
             start = time.perf_counter()
             peer.stop()
-            _lower(rows, peer, f"clean stop with {many}", "s", time.perf_counter() - start)
+            _add_lower_is_better(
+                rows, peer, f"clean stop with {many}", "s", time.perf_counter() - start
+            )
             seconds = start_to_first_ack(peer, "many-0", create=False)
-            _lower(rows, peer, f"start with {many}, to the first acknowledged record", "s", seconds)
+            _add_lower_is_better(
+                rows, peer, f"start with {many}, to the first acknowledged record", "s", seconds
+            )
             peer.kill()
     return rows.whole()
 
 
-def _lower(rows: Rows, peer: Peer, what: str, unit: str, value: float) -> None:
+def _add_lower_is_better(rows: Rows, peer: Peer, what: str, unit: str, value: float) -> None:
     rows.add(what, unit, value, is_ours=peer.is_ours, higher_is_better=False)

@@ -46,12 +46,12 @@ def ratios_svg(title: str, rows: Sequence[Row]) -> str:
             f"{escape(row.name)}</text>"
             f'<rect x="{start:.1f}" y="{y}" width="{max(1, end - start):.1f}" height="{BAR}" '
             f'rx="2" fill="{color}"/>'
-            f'<text x="{end + 5:.1f}" y="{y + 11}" fill="#333">{shown_ratio(row.ratio)}</text>'
+            f'<text x="{end + 5:.1f}" y="{y + 11}" fill="#333">{format_ratio(row.ratio)}</text>'
         )
     return "\n".join([*lines, "</svg>", ""])
 
 
-def shown_ratio(ratio: float) -> str:
+def format_ratio(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio >= 20 else f"{ratio:.1f}" if ratio >= 3 else f"{ratio:.2f}"
 
 

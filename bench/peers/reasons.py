@@ -10,71 +10,76 @@ REASONS = (
     (
         "throughput",
         r"(sockets).*(100 B|1000 B), (none|lz4|zstd)$",
-        "One Python thread serves all connections of a broker, where Kafka uses several on both "
-        "cores; what it spends per GB is in the rows of CPU. More brokers on the machine scale up.",
+        "One Python thread serves all connections of an Ottla broker; Kafka uses several threads "
+        "on both cores. The CPU rows show the cost per GB. Several brokers per machine "
+        "scale further.",
     ),
     (
         "throughput",
         r"consume, sockets.*CPU$",
-        "Both hand files to the socket (`sendfile`); what is left is the time that a request takes "
-        "in Python, and how often the system wakes up broker and client for each other.",
+        "Both brokers send files with `sendfile`. The remaining cost is the handling of requests "
+        "in Python, and the wake-ups of broker and client.",
     ),
     (
         "throughput",
         r"librdkafka",
-        "The client takes most of both cores here, and the broker what is left.",
+        "The client uses most of both cores, which leaves little for the broker.",
     ),
     (
         "latency",
         r"one-record requests, \d+ connections$",
-        "One broker has one thread for requests, in Python; Kafka's threads share both cores.",
+        "An Ottla broker handles requests in one Python thread; Kafka's threads share both cores.",
     ),
     (
         "latency",
         r"end to end",
-        "The broker shares two cores with both clients, and Python takes longer than compiled Java "
-        "for each of many small requests.",
+        "The broker shares two cores with both clients, and Python needs more time than compiled "
+        "Java for each of many small requests.",
     ),
     (
         "replication",
         r"produce|end to end",
-        "Three brokers and ZooKeeper share two cores with the clients; each copy of a batch costs "
-        "its broker a request in Python.",
+        "Three brokers and ZooKeeper share two cores with the clients, and each replica of a batch "
+        "costs its broker a request in Python.",
     ),
     (
         "clients",
         r"record by record",
-        "Others make and read records in C; ours does so in Python. Tables are the way around: no "
-        "Python object per record.",
+        "Other clients encode and decode records in C; Ottla does so in Python. The table API "
+        "avoids a Python object per record.",
     ),
     (
         "spark",
         r"through a stream",
-        "A micro-batch asks Python for its offsets, reads and writes and commits there: steps "
-        "between processes that a connector in the JVM does not have.",
+        "Each micro-batch plans offsets, reads, writes and commits in Python processes. A "
+        "connector inside the JVM does not need these steps between processes.",
     ),
     (
         "spark",
         r".",
-        "Rows cross between the JVM and Python workers by Arrow; Spark's own connector stays in "
-        "the JVM. No jar, predicate pushdown and group offsets are what one gets for it.",
+        "Rows cross between the JVM and Python workers as Arrow data; Spark's own connector stays "
+        "in the JVM. In return, Ottla's needs no jar and has predicate pushdown and group offsets.",
     ),
-    ("partitions", r".", "One Python process does it; Kafka's threads share both cores."),
-    ("restart", r".", "One Python process does it; Kafka's threads share both cores."),
+    (
+        "partitions",
+        r".",
+        "Ottla does this in one Python process; Kafka's threads share both cores.",
+    ),
+    ("restart", r".", "Ottla does this in one Python process; Kafka's threads share both cores."),
 )
 FAR_ABOVE = 50
 FAR_ABOVE_REASONS = (
     (
         "latency",
         r"end to end",
-        "At this rate records queue at Kafka, which answers one request of a connection at a time; "
-        "a ratio of a queue to none says little. The lower rates compare the brokers.",
+        "At this rate records queue in Kafka, which handles one request per connection at a time, "
+        "so the ratio mostly measures the queue. Compare the brokers at the lower rates.",
     ),
     (
         "replication",
         r"end to end",
-        "Three JVMs, and clients, are more than two cores carry: records queue at Kafka. On a "
-        "larger machine the ratio is smaller.",
+        "Three JVMs and the clients overload two cores, so records queue in Kafka. On a larger "
+        "machine the ratio is smaller.",
     ),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bench.peers import topics, wire_load
-from bench.peers.brokers import Peer, both, cpu_of, in_turn
+from bench.peers.brokers import Peer, alternating, both, cpu_of
 from bench.peers.latency import add_quantiles, end_to_end_ms
 from bench.peers.rows import Row, Rows
 from bench.peers.scale import Scale
@@ -23,9 +23,9 @@ MB, GB = 1_000_000, 1_000_000_000
 def run(scale: Scale) -> list[Row]:
     rows = Rows("replication")
     with both(nodes=REPLICAS) as peers:
-        for number, peer in in_turn(peers, scale.rounds):
+        for number, peer in alternating(peers, scale.rounds):
             _throughput(rows if number else Rows(""), peer, scale.load_bytes)
-        for number, peer in in_turn(peers, scale.rounds):
+        for number, peer in alternating(peers, scale.rounds):
             with topics.topic(peer.bootstrap, "latency", 1, REPLICAS) as (name, _):
                 found = end_to_end_ms(peer.bootstrap, name, RATE, scale.latency_s)
             if number:
@@ -114,6 +114,6 @@ def failover_s(peer: Peer, topic: str) -> float:
     while not acked_at:
         send()
         if time.perf_counter() - killed_at > LONGEST_S:
-            raise TimeoutError(f"{peer.name}: nobody took over in {LONGEST_S:.0f} s")
+            raise TimeoutError(f"{peer.name}: no new leader within {LONGEST_S:.0f} s")
     producer.flush(30)
     return acked_at - killed_at

@@ -31,7 +31,7 @@ def run(scale: Scale) -> list[Row]:
 
     jars = connector_jars()
     if jars is None:
-        raise RuntimeError("Spark's own Kafka connector cannot be had (Maven, Maven Central)")
+        raise RuntimeError("Spark's own Kafka connector is not available from Maven Central")
     (connector,) = [Path(each).stem for each in jars if "spark-sql-kafka" in each]
     source = str(Path(ottla.__file__).parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
@@ -70,25 +70,25 @@ def _measure_latency(rows: Rows, spark: Any, bootstrap: str, scale: Scale, peer:
 def _measure(
     rows: Rows, spark: Any, bootstrap: str, size: int, count: int, rounds: int, peer: str
 ) -> None:
-    given = {"kafka.bootstrap.servers": bootstrap}
+    connection = {"kafka.bootstrap.servers": bootstrap}
     for fmt in FORMATS:
         topics.create(bootstrap, f"written-{size}-{fmt}", PARTITIONS)
     topics.create(bootstrap, f"read-{size}", PARTITIONS)
     frame = spark.range(0, count, 1, PARTITIONS).selectExpr(
         "cast(id as string) key", f"rpad(cast(id as string), {size}, 'x') value"
     )
-    frame.write.format("kafka").mode("append").options(**given, topic=f"read-{size}").save()
+    frame.write.format("kafka").mode("append").options(**connection, topic=f"read-{size}").save()
     for number in range(rounds + 1):
         for fmt in FORMATS if number % 2 else FORMATS[::-1]:
             start = time.perf_counter()
             frame.write.format(fmt).mode("append").options(
-                **given, topic=f"written-{size}-{fmt}"
+                **connection, topic=f"written-{size}-{fmt}"
             ).save()
             written = count / (time.perf_counter() - start)
             start = time.perf_counter()
-            spark.read.format(fmt).options(**given, subscribe=f"read-{size}").load().write.format(
-                "noop"
-            ).mode("overwrite").save()
+            spark.read.format(fmt).options(
+                **connection, subscribe=f"read-{size}"
+            ).load().write.format("noop").mode("overwrite").save()
             read = count / (time.perf_counter() - start)
             if number:
                 is_ours = fmt == "ottla"

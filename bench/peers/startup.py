@@ -57,16 +57,16 @@ def start_to_first_ack(peer: Peer, topic: str = "first", *, create: bool = True)
                     time.sleep(RETRY_S)
         except (ConnectionError, TimeoutError):
             time.sleep(RETRY_S)
-    raise TimeoutError(f"{peer.name} acknowledged nothing in {TIMEOUT_S:.0f} s")
+    raise TimeoutError(f"{peer.name} acknowledged nothing within {TIMEOUT_S:.0f} s")
 
 
 def _create(connection: wire_load.Connection, topic: str) -> bool:
-    asked = {"name": topic, "num_partitions": 1, "replication_factor": 1}
-    body = {"topics": [asked], "timeout_ms": 5_000}
+    topic_body = {"name": topic, "num_partitions": 1, "replication_factor": 1}
+    body = {"topics": [topic_body], "timeout_ms": 5_000}
     key, version = wire_load.CREATE_TOPICS, wire_load.CREATE_TOPICS_VERSION
     connection.send(b"".join(codec.encode_request(key, version, 1, "bench", body)))
-    answer = codec.decode_response(key, version, connection.receive())[1]
-    return answer.topics[0].error_code in (0, TOPIC_EXISTS)
+    response = codec.decode_response(key, version, connection.receive())[1]
+    return response.topics[0].error_code in (0, TOPIC_EXISTS)
 
 
 def memory(rows: Rows, peer: Peer, what: str) -> None:
@@ -87,4 +87,4 @@ def _peak_bytes(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError("the kernel does not tell VmHWM")
+    raise RuntimeError("the kernel does not report VmHWM")

@@ -12,7 +12,7 @@ from functools import partial
 from bench.load import in_processes
 from bench.measure import touch_memory
 from bench.peers import topics, wire_load
-from bench.peers.brokers import Peer, both, cpu_of, in_turn
+from bench.peers.brokers import Peer, alternating, both, cpu_of
 from bench.peers.rows import Row, Rows
 from bench.peers.scale import Scale
 
@@ -30,11 +30,11 @@ def run(scale: Scale) -> list[Row]:
     with both() as peers:
         for size in SIZES:
             for codec in CODECS:
-                for number, peer in in_turn(peers, scale.rounds):
+                for number, peer in alternating(peers, scale.rounds):
                     _sockets(rows if number else Rows(""), peer, size, codec, scale.load_bytes)
         for size in SIZES:
             for codec in CODECS:
-                for number, peer in in_turn(peers, scale.rounds):
+                for number, peer in alternating(peers, scale.rounds):
                     _librdkafka(
                         rows if number else Rows(""), peer, size, codec, scale.librdkafka_records
                     )
@@ -118,7 +118,7 @@ def _produce(bootstrap: str, topic: str, size: int, codec: str, records: int, nu
         if not count % 1_000:
             producer.poll(0)
     if producer.flush(120):
-        raise TimeoutError("records were not acknowledged in 120 s")
+        raise TimeoutError("records were not acknowledged within 120 s")
     return time.perf_counter() - start
 
 
@@ -151,7 +151,7 @@ def _consume(bootstrap: str, topic: str, records: int, number: int) -> float:
             start = time.perf_counter()
         seen += found
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{seen} of {records} records came back")
+            raise TimeoutError(f"{seen} of {records} records were read")
     seconds = time.perf_counter() - start
     consumer.close()
     return max(seconds, 1e-3)

@@ -53,11 +53,11 @@ def _wait_until_led(bootstrap: str, name: str, partitions: int) -> None:
 
 def leaders(bootstrap: str, name: str) -> dict[int, Address]:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    told = admin.list_topics(name, timeout=30)
+    metadata = admin.list_topics(name, timeout=30)
     return {
-        id: (told.brokers[each.leader].host, told.brokers[each.leader].port)
-        for id, each in told.topics[name].partitions.items()
-        if each.leader in told.brokers
+        id: (metadata.brokers[each.leader].host, metadata.brokers[each.leader].port)
+        for id, each in metadata.topics[name].partitions.items()
+        if each.leader in metadata.brokers
     }
 
 

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from bench.peers import topics
-from bench.peers.brokers import Peer, both, cpu_of, in_turn
+from bench.peers.brokers import Peer, alternating, both, cpu_of
 from bench.peers.rows import Row, Rows
 from bench.peers.scale import Scale
 from compat import jars
@@ -39,7 +39,7 @@ def run(scale: Scale) -> list[Row]:
             topics.create(peer.bootstrap, "small", PARTITIONS, REPLICAS)
             topics.wait_until_in_sync(peer.bootstrap, "small", REPLICAS)
         for name, client in CLIENTS.items():
-            for number, peer in in_turn(peers, scale.rounds):
+            for number, peer in alternating(peers, scale.rounds):
                 before = cpu_of(peer)
                 taken = client(peer.bootstrap, "small", scale.transactions)
                 spent = cpu_of(peer) - before

@@ -106,8 +106,8 @@ def _consume(address: Address, topic: str, until: Mapping[int, int]) -> None:
     with Connection(address) as connection:
         while offsets:
             connection.send(fetch_request(topic, offsets))
-            answer = codec.decode_response(FETCH, FETCH_VERSION, connection.receive())[1]
-            for found in answer.responses[0].partitions:
+            response = codec.decode_response(FETCH, FETCH_VERSION, connection.receive())[1]
+            for found in response.responses[0].partitions:
                 _check(found.error_code)
                 if found.records:
                     offsets[found.partition_index] = _next_offset(memoryview(found.records))
@@ -138,19 +138,19 @@ def requests_per_s(
         request = produce_request(topic, {partition: request_of_one}, 1)
         selector.register(connection.socket, selectors.EVENT_READ, (connection, request))
         connection.send(request * IN_FLIGHT)
-    answered, start = 0, time.perf_counter()
+    responses, start = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - start) < seconds:
         for key, _ in selector.select(1.0):
             connection, request = key.data
             found = connection.received()
             for frame in found:
                 _check_produced(frame)
-            answered += len(found)
+            responses += len(found)
             if found:
                 connection.send(request * len(found))
     for connection in connections:
         connection.close()
-    return answered / elapsed
+    return responses / elapsed
 
 
 # -------------------------------------------------------------------------------------- requests
@@ -187,8 +187,8 @@ def fetch_request(topic: str, offsets: Mapping[int, int]) -> bytes:
 
 
 def produced_error(frame: memoryview) -> int:
-    answer = codec.decode_response(PRODUCE, PRODUCE_VERSION, frame)[1]
-    for each in answer.responses:
+    response = codec.decode_response(PRODUCE, PRODUCE_VERSION, frame)[1]
+    for each in response.responses:
         for partition in each.partition_responses:
             if partition.error_code:
                 return int(partition.error_code)
@@ -201,7 +201,7 @@ def _check_produced(frame: memoryview) -> None:
 
 def _check(error: int) -> None:
     if error:
-        raise RuntimeError(f"the broker answered with error {error}")
+        raise RuntimeError(f"the broker returned error {error}")
 
 
 class Connection:

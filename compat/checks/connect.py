@@ -75,10 +75,12 @@ def _wait_for(path: Path, wanted: str, *workers: tuple[str, subprocess.Popen[byt
     until = time.monotonic() + PATIENCE_S
     while not path.exists() or path.read_text() != wanted:
         for name, process, folder in workers:
-            said = (folder / "log").read_text(errors="replace")[-3000:]
-            assert process.poll() is None, f"{name} ended: {said}"
+            output = (folder / "log").read_text(errors="replace")[-3000:]
+            assert process.poll() is None, f"{name} exited: {output}"
             found = path.read_text() if path.exists() else None
-            assert time.monotonic() < until, f"{path.name} has {found!r}; {name} said: {said}"
+            assert time.monotonic() < until, (
+                f"{path.name} has {found!r}; output of {name}: {output}"
+            )
         time.sleep(0.1)
 
 

@@ -27,7 +27,7 @@ OVERRIDES = {
 }
 
 
-class Ground(NamedTuple):
+class CopierSetup(NamedTuple):
     java: Java
     broker: BrokerProcess
     seed: int
@@ -39,11 +39,11 @@ class Copier:
     It ends when it has copied all records that were present at its start.
     """
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, setup: CopierSetup) -> None:
         self._process = subprocess.Popen(
             [
-                *ground.java.arguments(TOOLS["transactional-message-copier"], *QUIET),
-                *("--broker-list", ground.broker.bootstrap, "--input-topic", "input"),
+                *setup.java.arguments(TOOLS["transactional-message-copier"], *QUIET),
+                *("--broker-list", setup.broker.bootstrap, "--input-topic", "input"),
                 *("--input-partition", "0", "--output-topic", "output"),
                 *("--transactional-id", "copier", "--consumer-group", "copiers"),
                 *("--transaction-size", str(TRANSACTION_SIZE), "--use-group-metadata"),
@@ -51,7 +51,7 @@ class Copier:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self._said = threading.Condition()
+        self._progress = threading.Condition()
         self._lines = 0
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -59,9 +59,9 @@ class Copier:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for _ in self._process.stdout:
-            with self._said:
+            with self._progress:
                 self._lines += 1
-                self._said.notify()
+                self._progress.notify()
 
     @property
     def is_running(self) -> bool:
@@ -69,12 +69,12 @@ class Copier:
 
     def wait_for_transactions(self, count: int) -> None:
         """Wait until the copier has reported `count` transactions, one line each, or has ended."""
-        with self._said:
+        with self._progress:
             wanted = self._lines + count
             done = lambda: self._lines >= wanted or not self.is_running  # noqa: E731
             deadline = time.monotonic() + TIMEOUT_S
             while not done() and time.monotonic() < deadline:
-                self._said.wait(0.1)
+                self._progress.wait(0.1)
 
     def wait(self) -> int:
         return self._process.wait(TIMEOUT_S)
@@ -85,12 +85,12 @@ class Copier:
         self._process.wait()
 
 
-def java_copies_exactly_once_among_kills(ground: Ground) -> None:
+def java_copies_exactly_once_among_kills(setup: CopierSetup) -> None:
     """TransactionalMessageCopier copies exactly once and in order among thirty kills.
 
     Each round kills the copier, the broker, or both.
     """
-    chance, broker, written = random.Random(ground.seed), ground.broker, list[bytes]()
+    chance, broker, written = random.Random(setup.seed), setup.broker, list[bytes]()
     with Admin(broker.bootstrap) as admin:
         admin.create_topics(NewTopic("input", 1), NewTopic("output", 1))
     copier: Copier | None = None
@@ -98,7 +98,7 @@ def java_copies_exactly_once_among_kills(ground: Ground) -> None:
         for number in range(ROUNDS):
             _write(broker, number, written)
             if copier is None or not copier.is_running:
-                copier = Copier(ground)
+                copier = Copier(setup)
             copier.wait_for_transactions(chance.randrange(1, MOST_TRANSACTIONS))
             time.sleep(chance.uniform(0, 0.02))
             victims = chance.choice(("copier", "broker", "both"))
@@ -108,13 +108,13 @@ def java_copies_exactly_once_among_kills(ground: Ground) -> None:
                 broker.restart(kill=True)
         if copier is not None and copier.is_running:
             copier.wait()
-        assert Copier(ground).wait() == 0, "the last copier failed"
+        assert Copier(setup).wait() == 0, "the last copier failed"
     finally:
         if copier is not None:
             copier.kill()
     found = _read(broker, len(written))
     assert found == written, (
-        f"seed {ground.seed}: {len(found)} records, {len(set(found))} different, instead of "
+        f"seed {setup.seed}: {len(found)} records, {len(set(found))} different, instead of "
         f"{len(written)}"
     )
 
@@ -138,9 +138,9 @@ def _read(broker: BrokerProcess, count: int) -> list[bytes]:
     return found
 
 
-def ground_for(java: Java, scratch: Path) -> Ground:
+def copier_setup(java: Java, scratch: Path) -> CopierSetup:
     broker = BrokerProcess(scratch, overrides=OVERRIDES)
-    return Ground(java, broker, random.randrange(2**32))
+    return CopierSetup(java, broker, random.randrange(2**32))
 
 
 CHECKS = [java_copies_exactly_once_among_kills]

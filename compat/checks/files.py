@@ -67,7 +67,7 @@ def write_files(java: Java, scratch: Path) -> WrittenFiles:
 def reads_every_segment(files: WrittenFiles) -> None:
     """kafka-dump-log --deep-iteration reads every record of every segment."""
     dumped = files.dump_of_stopped
-    assert not dumped.complaints(compacted=COMPACTED), dumped.complaints(compacted=COMPACTED)
+    assert not dumped.problems(compacted=COMPACTED), dumped.problems(compacted=COMPACTED)
     counted: Counter[str] = Counter()
     for batch in dumped.batches():
         counted[batch.path.parent.name] += batch.record_count
@@ -93,7 +93,7 @@ def indexes_agree(files: WrittenFiles) -> None:
     indexes = files_in(files.stopped, INDEXES)
     assert len(indexes) >= 10, indexes
     dumped = dump(files.java, indexes, "--verify-index-only")
-    assert not dumped.complaints(), dumped.complaints()
+    assert not dumped.problems(), dumped.problems()
     printed = dump(files.java, indexes)
     entries = [line for line in printed.text.splitlines() if line.startswith("offset: ")]
     assert len(entries) > 100, len(entries)
@@ -114,7 +114,7 @@ def snapshots_are_read(files: WrittenFiles) -> None:
     snapshots = files_in(files.stopped, [".snapshot"])
     assert snapshots
     dumped = dump(files.java, snapshots)
-    assert not dumped.complaints(), dumped.complaints()
+    assert not dumped.problems(), dumped.problems()
     rows = [line for line in dumped.text.splitlines() if line.startswith("producerId: ")]
     assert len(rows) >= 5, dumped.text
 
@@ -132,9 +132,9 @@ def group_records_are_decoded(files: WrittenFiles) -> None:
     committed = f'{{"group":"{GROUP}","topic":"codecs","partition":0}}'
     assert re.search(re.escape(committed) + rf'.*"offset":{COMMITTED_OFFSET}\b', text), text
     assert re.search(rf'"group":"{MEMBERS_GROUP}"}}.*"members":\[{{"memberId":"', text), text
-    for kind, said in ((3, "epoch"), (5, "subscribedTopicNames"), (7, "topicPartitions"), (8, "")):
+    for kind, field in ((3, "epoch"), (5, "subscribedTopicNames"), (7, "topicPartitions"), (8, "")):
         key = rf'"type":"{kind}","data":{{"groupId":"{CONSUMER_GROUP}"'
-        assert re.search(rf"{key}.*{said}", text), (kind, text)
+        assert re.search(rf"{key}.*{field}", text), (kind, text)
 
 
 def transaction_records_are_decoded(files: WrittenFiles) -> None:
@@ -147,7 +147,7 @@ def transaction_records_are_decoded(files: WrittenFiles) -> None:
     if not logs:
         raise Skipped("needs transactions")
     dumped = dump(files.java, logs, "--transaction-log-decoder")
-    assert not dumped.complaints(compacted=COMPACTED), dumped.complaints(compacted=COMPACTED)
+    assert not dumped.problems(compacted=COMPACTED), dumped.problems(compacted=COMPACTED)
     for state in range(6):
         pattern = rf'"transactionalId":"writer-\d"}}}} payload: .*"transactionStatus":{state},'
         assert re.search(pattern, dumped.text), f"state {state} is not in {dumped.text[-2000:]}"
@@ -159,7 +159,7 @@ def aborted_transactions_are_read(files: WrittenFiles) -> None:
     if not indexes:
         raise Skipped("needs transactions")
     dumped = dump(files.java, indexes)
-    assert not dumped.complaints(), dumped.complaints()
+    assert not dumped.problems(), dumped.problems()
     assert re.search(r"version: 0 producerId: \d+ firstOffset: \d+ lastOffset: \d+", dumped.text)
 
 
@@ -167,12 +167,12 @@ def a_killed_broker_leaves_good_files(files: WrittenFiles) -> None:
     """The files that kill -9 leaves are valid up to the interrupted write."""
     left = files_in(files.killed, EVERYTHING)
     dumped = dump(files.java, left, "--deep-iteration")
-    complaints = [
+    problems = [
         line
-        for line in dumped.complaints(compacted=COMPACTED)
+        for line in dumped.problems(compacted=COMPACTED)
         if "invalid bytes at the end" not in line
     ]
-    assert not complaints, complaints
+    assert not problems, problems
     assert sum(batch.record_count for batch in dumped.batches()) > 10_000
 
 
@@ -187,10 +187,10 @@ def damage_is_seen(files: WrittenFiles) -> None:
             data = bytearray(path.read_bytes())
             data[position] ^= 0x15
             path.write_bytes(data)
-        complaints = dump(files.java, files_in(damaged.parent, EVERYTHING)).complaints()
+        problems = dump(files.java, files_in(damaged.parent, EVERYTHING)).problems()
     finally:
         shutil.rmtree(damaged.parent)
-    text = "\n".join(complaints)
+    text = "\n".join(problems)
     assert "Mismatches in :" in text, text
     assert "not found in" in text or "timestamp" in text, text
     assert "isvalid: false" in text, text

@@ -120,7 +120,7 @@ def a_classic_group_moves_to_the_consumer_protocol_and_back(tools: Tools) -> Non
 def wait_for(condition: Callable[[], bool]) -> None:
     give_up = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < give_up, "it takes too long"
+        assert time.monotonic() < give_up, "the condition was not met in time"
         time.sleep(POLL_S)
 
 
@@ -136,9 +136,9 @@ class VerifiableConsumer:
     def __init__(self, tools: Tools, topic: str, group: str) -> None:
         self._owned: set[int] = set()
         self._consumed = 0
-        self._said = tools.scratch / f"verifiable-{time.monotonic_ns()}"
+        self._output = tools.scratch / f"verifiable-{time.monotonic_ns()}"
         self._position = 0
-        with self._said.open("wb") as out:
+        with self._output.open("wb") as out:
             self._process = subprocess.Popen(
                 [
                     *tools.java.arguments(TOOLS["kafka-verifiable-consumer"], *QUIET),
@@ -160,23 +160,23 @@ class VerifiableConsumer:
         return self._consumed
 
     def _read(self) -> None:
-        with self._said.open() as said:
-            said.seek(self._position)
-            while (line := said.readline()).endswith("\n"):
-                self._position = said.tell()
-                self._take(json.loads(line))
+        with self._output.open() as file:
+            file.seek(self._position)
+            while (line := file.readline()).endswith("\n"):
+                self._position = file.tell()
+                self._apply_event(json.loads(line))
 
-    def _take(self, said: dict[str, object]) -> None:
-        partitions = said.get("partitions")
-        if said["name"] == "partitions_assigned":
+    def _apply_event(self, event: dict[str, object]) -> None:
+        partitions = event.get("partitions")
+        if event["name"] == "partitions_assigned":
             assert isinstance(partitions, list)
             self._owned |= {each["partition"] for each in partitions}
-        elif said["name"] == "partitions_revoked":
+        elif event["name"] == "partitions_revoked":
             assert isinstance(partitions, list)
             self._owned -= {each["partition"] for each in partitions}
-        elif said["name"] == "records_consumed":
-            assert isinstance(said["count"], int)
-            self._consumed += said["count"]
+        elif event["name"] == "records_consumed":
+            assert isinstance(event["count"], int)
+            self._consumed += event["count"]
 
     def stop(self) -> None:
         """Leave the group and end the process."""

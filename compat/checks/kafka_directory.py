@@ -28,7 +28,7 @@ OUR_METADATA = "ottla-metadata"
 
 
 @dataclass
-class Taken:
+class AdoptedDirectory:
     """Data directory of Kafka, a copy of it for our broker, and the contents that Kafka served."""
 
     java: Java
@@ -48,7 +48,7 @@ class Taken:
         return f"{HOST}:{self.broker.port}"
 
 
-def write_directories(java: Java, scratch: Path) -> list[Taken]:
+def write_directories(java: Java, scratch: Path) -> list[AdoptedDirectory]:
     """Return directories as left by a clean shutdown and by a kill."""
     kafka = ApacheKafka(java, scratch / "source", node_id=NODE_ID)
     kafka.start()
@@ -71,19 +71,19 @@ def write_directories(java: Java, scratch: Path) -> list[Taken]:
 
 def _copied(
     java: Java, kafka: ApacheKafka, scratch: Path, how_left: str, contents: dict[str, TopicContents]
-) -> Taken:
+) -> AdoptedDirectory:
     """Copy Kafka's directory twice: unchanged for comparison, and for our broker."""
     home = scratch / f"left-{how_left}"
     shutil.copytree(kafka.data_dir, home / "original")
     shutil.copytree(kafka.data_dir, home / "data")
     again = ApacheKafka(java, home, node_id=NODE_ID)
-    return Taken(java, how_left, home / "original", again.data_dir, again, contents)
+    return AdoptedDirectory(java, how_left, home / "original", again.data_dir, again, contents)
 
 
 # --------------------------------------------------------------------------------------- checks
 
 
-def opens(taken: Taken) -> None:
+def opens(taken: AdoptedDirectory) -> None:
     """Our broker starts on it and serves every topic, config, offset and record as Kafka did."""
     taken.broker.start()
     found = differences(taken.contents, read_contents(taken.bootstrap))
@@ -91,7 +91,7 @@ def opens(taken: Taken) -> None:
     assert "FAILED" not in taken.broker.log()
 
 
-def aborted_records_are_hidden(taken: Taken) -> None:
+def aborted_records_are_hidden(taken: AdoptedDirectory) -> None:
     """Consumers with read_committed see no record of aborted or open transactions."""
     partitions = read_records(
         taken.bootstrap, [("transactions", 0), ("transactions", 1)], "read_committed"
@@ -101,7 +101,7 @@ def aborted_records_are_hidden(taken: Taken) -> None:
     assert all(value.startswith(b"commit-") for value in values), values
 
 
-def a_transaction_left_open_can_be_ended(taken: Taken) -> None:
+def a_transaction_left_open_can_be_ended(taken: AdoptedDirectory) -> None:
     """Kafka's transactional IDs are known, and an open transaction can be ended.
 
     Its producer initializes again, which aborts the transaction. Consumers with read_committed can
@@ -120,7 +120,7 @@ def a_transaction_left_open_can_be_ended(taken: Taken) -> None:
     assert ends[0] == ends[1], ends
 
 
-def identity_is_kept(taken: Taken) -> None:
+def identity_is_kept(taken: AdoptedDirectory) -> None:
     """The cluster ID, the broker's ID and its own configs are Kafka's."""
     meta = (taken.original / "meta.properties").read_text().split()
     cluster = AdminClient({"bootstrap.servers": taken.bootstrap}).list_topics(timeout=TIMEOUT_S)
@@ -130,7 +130,7 @@ def identity_is_kept(taken: Taken) -> None:
     assert configs["log.retention.ms"] == "987654321", configs
 
 
-def group_offsets_are_kept(taken: Taken) -> None:
+def group_offsets_are_kept(taken: AdoptedDirectory) -> None:
     """A group resumes from the offsets that it committed to Kafka."""
     if JOIN_GROUP not in offered_apis(taken.java, taken.bootstrap):
         raise Skipped("needs consumer groups")
@@ -143,7 +143,7 @@ def group_offsets_are_kept(taken: Taken) -> None:
     assert committed.offset == COMMITTED_OFFSET, committed
 
 
-def writing_goes_on(taken: Taken) -> None:
+def writing_goes_on(taken: AdoptedDirectory) -> None:
     """New records get the next offsets, and producers get IDs that were never used."""
     partitions = taken.contents["codecs"].partitions
     producer = Producer({"bootstrap.servers": taken.bootstrap, "enable.idempotence": True})
@@ -165,7 +165,7 @@ def writing_goes_on(taken: Taken) -> None:
         assert offsets[index] == list(range(end, end + MORE_PER_PARTITION)), offsets[index]
 
 
-def bytes_are_kept(taken: Taken) -> None:
+def bytes_are_kept(taken: AdoptedDirectory) -> None:
     """Every segment of Kafka still begins with the bytes that Kafka wrote."""
     taken.broker.stop()
     kept = 0
@@ -179,13 +179,13 @@ def bytes_are_kept(taken: Taken) -> None:
     assert kept > 4_000_000, kept
 
 
-def files_are_good(taken: Taken) -> None:
+def files_are_good(taken: AdoptedDirectory) -> None:
     """kafka-dump-log finds nothing wrong in the directory after our broker used it."""
     files = files_in(taken.copy, EVERYTHING)
     assert any(path.suffix == ".txnindex" for path in files), files
     dumped = dump(taken.java, files, "--deep-iteration", "--print-data-log")
-    complaints = dumped.complaints(compacted=COMPACTED)
-    assert not complaints, complaints
+    problems = dumped.problems(compacted=COMPACTED)
+    assert not problems, problems
     ids = {
         is_new: {
             batch.producer_id
@@ -200,7 +200,7 @@ def files_are_good(taken: Taken) -> None:
     assert min(ids[True]) > max(ids[False]), ids
 
 
-def goes_back(taken: Taken) -> None:
+def goes_back(taken: AdoptedDirectory) -> None:
     """Apache Kafka opens it again, without our metadata, and serves what we served."""
     taken.broker.start()
     ours = read_contents(taken.bootstrap)
@@ -214,7 +214,7 @@ def goes_back(taken: Taken) -> None:
         assert "orrupt" not in kafka.log(), kafka.log()
 
 
-def starts_with_kafkas_properties(taken: Taken) -> None:
+def starts_with_kafkas_properties(taken: AdoptedDirectory) -> None:
     """Our kafka-server-start accepts the server.properties that Kafka ran with."""
     own = ApacheKafka(taken.java, taken.copy.parent / "own", node_id=NODE_ID)
     shutil.copytree(taken.original, own.data_dir)

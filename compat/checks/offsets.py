@@ -9,7 +9,7 @@ from compat.checks.tools import Tools
 FAR_FUTURE = "4102444800000"
 
 
-def tells_offsets_by_every_time(tools: Tools) -> None:
+def lists_offsets_by_every_spec(tools: Tools) -> None:
     """kafka-get-offsets returns offsets for every kind of time, by name and by number."""
     name = tools.new_topic(2)
     tools.fill(name, 1_000)
@@ -26,7 +26,7 @@ def tells_offsets_by_every_time(tools: Tools) -> None:
         assert tools.offsets(name, "--time", nothing) == {}, nothing
 
 
-def tells_offsets_of_some_partitions(tools: Tools) -> None:
+def lists_offsets_of_some_partitions(tools: Tools) -> None:
     """kafka-get-offsets returns the offsets of the requested partitions only."""
     name = tools.new_topic(4)
     assert tools.offsets(name, "--partitions", "1,3") == {1: 0, 3: 0}
@@ -76,8 +76,8 @@ def deletes_records(tools: Tools) -> None:
 
 
 CHECKS = [
-    tells_offsets_by_every_time,
-    tells_offsets_of_some_partitions,
+    lists_offsets_by_every_spec,
+    lists_offsets_of_some_partitions,
     finds_a_record_by_its_time,
     deletes_records,
 ]

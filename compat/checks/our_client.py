@@ -33,7 +33,7 @@ SHOW_ALL = (
 )  # fmt: skip
 
 
-class Seen(NamedTuple):
+class SeenRecord(NamedTuple):
     """Record as every client must see it."""
 
     partition: int
@@ -63,26 +63,26 @@ def _records() -> list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]
 # ------------------------------------------------------------------------------------ readers
 
 
-def _read_by_ours(tools: Tools, topic: str) -> list[Seen]:
-    found: list[Seen] = []
+def _read_by_ours(tools: Tools, topic: str) -> list[SeenRecord]:
+    found: list[SeenRecord] = []
     with ottla.Consumer(tools.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, partition) for partition in range(PARTITIONS)])
         while len(found) < COUNT:
             records = consumer.poll(TIMEOUT_S)
-            assert records, f"only {len(found)} records came"
+            assert records, f"only {len(found)} records were read"
             found += [
-                Seen(r.partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
+                SeenRecord(r.partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
                 for r in records
             ]
     return sorted(found, key=lambda seen: seen[:2])
 
 
-def _read_by_librdkafka(tools: Tools, topic: str) -> list[Seen]:
+def _read_by_librdkafka(tools: Tools, topic: str) -> list[SeenRecord]:
     partitions = [(topic, partition) for partition in range(PARTITIONS)]
     contents = read_records(tools.bootstrap, partitions, "read_committed")
     return sorted(
         (
-            Seen(partition, r.offset, r.timestamp[1], r.key, r.value, r.headers)
+            SeenRecord(partition, r.offset, r.timestamp[1], r.key, r.value, r.headers)
             for (_, partition), records in contents.items()
             for r in records
         ),
@@ -90,7 +90,7 @@ def _read_by_librdkafka(tools: Tools, topic: str) -> list[Seen]:
     )
 
 
-def _read_by_kafka_python(tools: Tools, topic: str) -> list[Seen]:
+def _read_by_kafka_python(tools: Tools, topic: str) -> list[SeenRecord]:
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=tools.bootstrap,
         auto_offset_reset="earliest",
@@ -102,7 +102,7 @@ def _read_by_kafka_python(tools: Tools, topic: str) -> list[Seen]:
         for record in consumer:
             headers = tuple((key, value) for key, value in record.headers)
             found.append(
-                Seen(
+                SeenRecord(
                     record.partition, record.offset, record.timestamp, record.key, record.value,
                     headers,
                 )
@@ -125,7 +125,7 @@ def _shown_by(run: Callable[..., str], topic: str) -> list[str]:
     return sorted(shown.splitlines())
 
 
-def _line(seen: Seen) -> str:
+def _line(seen: SeenRecord) -> str:
     headers = ",".join(f"{key}:{(value or b'null').decode()}" for key, value in seen.headers)
     key = (seen.key or b"null").decode()
     value = (seen.value or b"null").decode()
@@ -135,7 +135,7 @@ def _line(seen: Seen) -> str:
     )
 
 
-def _ours(tools: Tools) -> Callable[..., str]:
+def _our_tool(tools: Tools) -> Callable[..., str]:
     """Return a function that runs our tool of a given name."""
 
     def run(tool: str, *arguments: str, stdin: str = "") -> str:
@@ -154,7 +154,7 @@ def _ours(tools: Tools) -> Callable[..., str]:
     return run
 
 
-def _javas(tools: Tools) -> Callable[..., str]:
+def _java_tool(tools: Tools) -> Callable[..., str]:
     return lambda tool, *arguments, stdin="": tools.succeed(tool, *arguments, stdin=stdin).out
 
 
@@ -172,8 +172,8 @@ def everybody_reads_what_ours_writes(tools: Tools) -> None:
         }
         assert _read_by_librdkafka(tools, name) == expected
         assert _read_by_kafka_python(tools, name) == expected
-    assert _shown_by(_javas(tools), name) == sorted(map(_line, expected))
-    assert _shown_by(_ours(tools), name) == sorted(map(_line, expected))
+    assert _shown_by(_java_tool(tools), name) == sorted(map(_line, expected))
+    assert _shown_by(_our_tool(tools), name) == sorted(map(_line, expected))
 
 
 def ours_reads_what_everybody_writes(tools: Tools) -> None:
@@ -213,17 +213,17 @@ def console_tools_are_alike(tools: Tools) -> None:
         for each in (*SHOW_ALL, "null.literal=-", "headers.separator=;")
         for word in ("--formatter-property", each)
     ]
-    for write in (_ours(tools), _javas(tools)):
+    for write in (_our_tool(tools), _java_tool(tools)):
         name = tools.new_topic()
         write("kafka-console-producer", "--topic", name, *reading, stdin=lines)
         read = (
             *("kafka-console-consumer", "--topic", name, "--partition", "0", "--offset", "0"),
             *("--max-messages", "3", "--timeout-ms", "20000"),
         )
-        plain = _javas(tools)(*read)
+        plain = _java_tool(tools)(*read)
         assert plain.splitlines() == ["v one", "null", "é → 日本"], plain
-        assert _ours(tools)(*read) == plain
-        ours, theirs = _ours(tools)(*read, *showing), _javas(tools)(*read, *showing)
+        assert _our_tool(tools)(*read) == plain
+        ours, theirs = _our_tool(tools)(*read, *showing), _java_tool(tools)(*read, *showing)
         assert ours == theirs, f"ours: {ours}\nJava's: {theirs}"
 
 
@@ -243,9 +243,9 @@ def committed_offsets_are_shown_alike(tools: Tools) -> None:
         *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
     )
     # Java's prints the objects without separators, ours one per line.
-    objects = _javas(tools)(*read).replace('}{"key"', '}\n{"key"').splitlines()
+    objects = _java_tool(tools)(*read).replace('}{"key"', '}\n{"key"').splitlines()
     theirs = [each for each in objects if group in each]
-    ours = [line for line in _ours(tools)(*read).splitlines() if group in line]
+    ours = [line for line in _our_tool(tools)(*read).splitlines() if group in line]
     assert theirs, f"Java's shows no group {group}"
     assert ours == theirs, f"Java's: {theirs}\nours: {ours}"
 

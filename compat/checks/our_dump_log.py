@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from compat.checks.files import WrittenFiles
-from compat.checks.kafka_directory import Taken
+from compat.checks.kafka_directory import AdoptedDirectory
 from compat.dump_log import FILES_AT_ONCE, INDEXES, TIMEOUT_S, files_in
 from compat.java import Java
 
@@ -21,33 +21,33 @@ def prints_of_our_files_what_kafkas_prints(files: WrittenFiles) -> None:
     _compare(files.java, files.stopped)
 
 
-def prints_of_kafkas_files_what_kafkas_prints(taken: Taken) -> None:
+def prints_of_kafkas_files_what_kafkas_prints(taken: AdoptedDirectory) -> None:
     """Our kafka-dump-log prints the same as Kafka's own for Apache Kafka's files."""
     # Kafka's tool fails with an exception at the indexes that a killed broker leaves.
     _compare(taken.java, taken.original, indexes=taken.how_left == "clean")
     metadata = taken.original / "__cluster_metadata-0"
     logs = sorted([*metadata.glob("*.log"), *metadata.glob("*.checkpoint")])
     assert logs
-    _hold_equal(taken.java, logs, "--cluster-metadata-decoder")
+    _assert_equal(taken.java, logs, "--cluster-metadata-decoder")
 
 
 def _compare(java: Java, directory: Path, *, indexes: bool = True) -> None:
     logs = files_in(directory, [".log"])
-    _hold_equal(java, logs, "--deep-iteration")
-    _hold_equal(java, files_in(directory, [".txnindex", ".snapshot"]))
+    _assert_equal(java, logs, "--deep-iteration")
+    _assert_equal(java, files_in(directory, [".txnindex", ".snapshot"]))
     if indexes:
-        _hold_equal(java, files_in(directory, INDEXES))
-        _hold_equal(java, files_in(directory, INDEXES), "--index-sanity-check")
+        _assert_equal(java, files_in(directory, INDEXES))
+        _assert_equal(java, files_in(directory, INDEXES), "--index-sanity-check")
     for topic, decoder in (
         ("__consumer_offsets-", "--offsets-decoder"),
         ("__transaction_state-", "--transaction-log-decoder"),
     ):
         of_topic = [path for path in logs if path.parent.name.startswith(topic)]
         if of_topic:
-            _hold_equal(java, of_topic, decoder)
+            _assert_equal(java, of_topic, decoder)
 
 
-def _hold_equal(java: Java, files: list[Path], *options: str) -> None:
+def _assert_equal(java: Java, files: list[Path], *options: str) -> None:
     for start in range(0, len(files), FILES_AT_ONCE):
         names = ",".join(map(str, files[start : start + FILES_AT_ONCE]))
         theirs = java.succeed("kafka-dump-log", "--files", names, *options, timeout_s=TIMEOUT_S)

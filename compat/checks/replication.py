@@ -57,10 +57,10 @@ def running_cluster(java: Java, scratch: Path) -> Iterator[ClusterTools]:
         zookeeper.kill()
 
 
-def until(look: Callable[[], bool], what: str) -> None:
+def wait_until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    while not look():
-        assert time.monotonic() < deadline, f"{what} never came"
+    while not condition():
+        assert time.monotonic() < deadline, f"timed out while waiting for {what}"
         time.sleep(POLL_S)
 
 
@@ -88,12 +88,14 @@ def under_replicated(tools: ClusterTools) -> None:
 
     assert found("--under-replicated-partitions") == []
     cluster.brokers[2].kill()
-    until(lambda: len(found("--under-replicated-partitions")) == 3, "under-replicated partitions")
+    wait_until(
+        lambda: len(found("--under-replicated-partitions")) == 3, "under-replicated partitions"
+    )
     assert found("--under-min-isr-partitions") == []
     assert len(found("--at-min-isr-partitions")) == 3
     assert found("--unavailable-partitions") == []
     cluster.heal()
-    until(lambda: found("--under-replicated-partitions") == [], "an end of it")
+    wait_until(lambda: found("--under-replicated-partitions") == [], "the end of the reassignment")
 
 
 def moves(tools: ClusterTools) -> None:
@@ -114,9 +116,9 @@ def moves(tools: ClusterTools) -> None:
     began = tools.succeed("kafka-reassign-partitions", "--execute", *file, "--throttle", "500000")
     assert "Successfully started partition reassignment" in began.out, began.all
     assert "inter-broker throttle limit was set to 500000 B/s" in began.out, began.all
-    until(
+    wait_until(
         lambda: "is completed" in tools.run("kafka-reassign-partitions", "--verify", *file).out,
-        "the end of the move",
+        "the end of the reassignment",
     )
     verified = tools.succeed("kafka-reassign-partitions", "--verify", *file)
     assert "Clearing topic-level throttles" in verified.out, verified.all
@@ -147,7 +149,7 @@ def elections(tools: ClusterTools) -> None:
     name, cluster = tools.new_replicated(1), tools.brokers
     first = cluster.partitions(name)[0].replicas[0]
     cluster.brokers[first].kill()
-    until(lambda: cluster.leader(name) != first, "another leader")
+    wait_until(lambda: cluster.leader(name) != first, "another leader")
     cluster.heal()
     output = tools.run(
         "kafka-leader-election", "--election-type", "preferred", "--topic", name,
@@ -155,7 +157,7 @@ def elections(tools: ClusterTools) -> None:
     )  # fmt: skip
     assert output.code == 0, output.all
     assert "Successfully completed" in output.all or "Valid replica already" in output.all
-    until(lambda: cluster.leader(name) == first, "the preferred leader")
+    wait_until(lambda: cluster.leader(name) == first, "the preferred leader")
 
 
 CHECKS = [replicas, under_replicated, moves, cancelled, elections]

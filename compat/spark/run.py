@@ -46,7 +46,9 @@ def main() -> int:
     arguments = parser.parse_args()
     jars = connector_jars()
     if jars is None:
-        print("skipped: Spark's Kafka connector cannot be had (Maven, Maven Central)")
+        print(
+            "skipped: Spark's Kafka connector is not available (Maven or Maven Central is missing)"
+        )
         return 0
     os.environ["PYTHONPATH"] = str(ROOT / "src")
     import ottla.spark
@@ -123,40 +125,40 @@ def _options(bootstrap: str, **more: object) -> dict[str, Any]:
 
 
 def all_columns(spark: Any, fmt: str, bootstrap: str, topic: str) -> Any:
-    given = _options(bootstrap, subscribe=topic, includeHeaders="true")
-    frame = spark.read.format(fmt).options(**given).load()
+    options = _options(bootstrap, subscribe=topic, includeHeaders="true")
+    frame = spark.read.format(fmt).options(**options).load()
     rows = sorted(map(repr, frame.collect()))
     return frame.schema.simpleString(), rows
 
 
 def by_offsets(spark: Any, fmt: str, bootstrap: str, topic: str) -> Any:
-    given = _options(
+    options = _options(
         bootstrap,
         subscribe=topic,
         startingOffsets=f'{{"{topic}": {{"0": 5, "1": -2, "2": 11}}}}',
         endingOffsets=f'{{"{topic}": {{"0": 90, "1": 20, "2": -1}}}}',
     )
-    return sorted(map(repr, spark.read.format(fmt).options(**given).load().collect()))
+    return sorted(map(repr, spark.read.format(fmt).options(**options).load().collect()))
 
 
 def by_time(spark: Any, fmt: str, bootstrap: str, topic: str) -> Any:
-    given = _options(
+    options = _options(
         bootstrap, subscribe=topic, startingTimestamp="1700000020000",
         endingTimestamp="1700000070000",
     )  # fmt: skip
-    return sorted(map(repr, spark.read.format(fmt).options(**given).load().collect()))
+    return sorted(map(repr, spark.read.format(fmt).options(**options).load().collect()))
 
 
 def split(spark: Any, fmt: str, bootstrap: str, topic: str) -> Any:
-    given = _options(bootstrap, subscribe=topic, minPartitions="7")
-    rows = spark.read.format(fmt).options(**given).load()
+    options = _options(bootstrap, subscribe=topic, minPartitions="7")
+    rows = spark.read.format(fmt).options(**options).load()
     parts = rows.rdd.mapPartitions(lambda part: [sorted((r.partition, r.offset) for r in part)])
     return sorted(parts.collect())
 
 
 def filtered(spark: Any, fmt: str, bootstrap: str, topic: str) -> Any:
-    given = _options(bootstrap, subscribePattern=f"{topic[:-1]}.")
-    frame = spark.read.format(fmt).options(**given).load()
+    options = _options(bootstrap, subscribePattern=f"{topic[:-1]}.")
+    frame = spark.read.format(fmt).options(**options).load()
     condition = "partition = 1 and offset > 10 and timestamp >= timestamp_millis(1700000030000)"
     return sorted(map(repr, frame.where(condition).selectExpr("cast(value as string)").collect()))
 
@@ -264,9 +266,9 @@ def _bench(spark: Any, bootstrap: str) -> None:
             print(f"{fmt:6} write round {round_}: {rate:12,.0f} rows/s", flush=True)
     for round_ in range(3):
         for fmt in FORMATS:
-            given = _options(bootstrap, subscribe=f"bench-{os.getpid()}-{fmt}")
+            options = _options(bootstrap, subscribe=f"bench-{os.getpid()}-{fmt}")
             start = time.perf_counter()
-            spark.read.format(fmt).options(**given).load().write.format("noop").mode(
+            spark.read.format(fmt).options(**options).load().write.format("noop").mode(
                 "overwrite"
             ).save()
             rate = 2 * rows / (time.perf_counter() - start)

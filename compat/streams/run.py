@@ -166,7 +166,7 @@ def _kill_executor(url: str) -> int:
         if url.encode() in _command(Path("/proc", parent)):
             os.kill(int(each.name), signal.SIGKILL)
             return int(each.name)
-    raise AssertionError("there is no executor to kill")
+    raise AssertionError("no executor is running")
 
 
 def _command(process: Path) -> bytes:
@@ -190,7 +190,7 @@ def _bench(bootstrap: str, home: Path) -> int:
 
     classes = _compiled(home)
     if classes is None:
-        print("skipped: Kafka Streams cannot be had (javac, Maven, Maven Central)")
+        print("skipped: Kafka Streams is not available (javac, Maven or Maven Central is missing)")
         return 0
     spark = ottla.spark.session("local[2]", **{"spark.sql.session.timeZone": "UTC"})
     spark.sparkContext.setLogLevel("OFF")
@@ -204,9 +204,9 @@ def _bench(bootstrap: str, home: Path) -> int:
             f"concat('key-', id % {keys}) key", "rpad(string(id), 100, 'x') value",
             f"timestamp_millis({BASE_MS} + cast(id * 600000 / {BENCH_ROWS} as bigint)) timestamp",
         )  # fmt: skip
-        given = {"kafka.bootstrap.servers": bootstrap, "topic": source}
-        rows.write.format("ottla").mode("append").options(**given).save()
-        told = subprocess.run(
+        options = {"kafka.bootstrap.servers": bootstrap, "topic": source}
+        rows.write.format("ottla").mode("append").options(**options).save()
+        result = subprocess.run(
             [
                 "java", "-Xmx1g", "-cp", classes, "WindowedCount", bootstrap, source,
                 f"java-{keys}", str(BENCH_ROWS), str(home / f"java-{keys}"), "2",
@@ -214,7 +214,7 @@ def _bench(bootstrap: str, home: Path) -> int:
             capture_output=True, text=True, timeout=1800, check=True,
         )  # fmt: skip
         print(
-            f"Kafka Streams {keys:7} keys {float(told.stdout.split()[-1]):12,.0f} rows/s",
+            f"Kafka Streams {keys:7} keys {float(result.stdout.split()[-1]):12,.0f} rows/s",
             flush=True,
         )
         app = st.App(f"ours-{keys}", bootstrap=bootstrap, state_dir=home / "bench")

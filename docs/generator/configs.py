@@ -25,8 +25,8 @@ BREAKS = (".", ",", "_")
 def page() -> str:
     from ottla.base.config.broker_table import BROKER
     from ottla.base.config.group import GROUP
-    from ottla.base.config.not_honoured import NO_EFFECT, NOT_NEEDED, REFUSED
     from ottla.base.config.topic_table import TOPIC
+    from ottla.base.config.unused_properties import NO_EFFECT, NOT_NEEDED, REFUSED
     from ottla.client.admin.config import AdminConfig
     from ottla.client.consumer.config import ConsumerConfig
     from ottla.client.producer.config import ProducerConfig

@@ -32,16 +32,16 @@ class Page(NamedTuple):
 
 
 HIDDEN: dict[str, tuple[str, ...]] = {
-    "Aggregate": ("needs_number", "type_of", "takes"),
+    "Aggregate": ("needs_number", "type_of", "accepts"),
     "App": ("sinks",),
     "AsyncConsumer": ("attention", "take_now"),
     "AsyncProducer": ("abort_if_possible", "find_topic", "table_encoder"),
     "Definition": ("knows", "problems", "settings"),
-    "ListStore": ("written_ms", "kept"),
-    "MapStore": ("written_ms", "kept"),
-    "ValueStore": ("written_ms", "kept"),
+    "ListStore": ("written_ms", "unexpired"),
+    "MapStore": ("written_ms", "unexpired"),
+    "ValueStore": ("written_ms", "unexpired"),
     "BrokerProcess": ("command",),
-    "Running": ("end_idle", "look_after", "start"),
+    "Running": ("start", "stop_idle", "supervise"),
 }
 """Members without a leading underscore that only Ottla itself calls."""
 

@@ -29,7 +29,7 @@ from ottla.broker.server import Server
 from ottla.storage.file import OsFileSystem
 from ottla.wire import codec, schema
 from ottla.wire.records.crc import crc32c
-from ottla.wire.schema import Field, Struct
+from ottla.wire.schema import MessageField, Struct
 
 TOPICS = ("orders", "payments")
 CLOSED_BY_HANDLERS = {"a produce request with acks=0 failed"}
@@ -177,7 +177,7 @@ class Generator:
     def struct(self, struct_: Struct) -> dict[str, Any]:
         return {field.name: self.field(field) for field in struct_.fields}
 
-    def field(self, field: Field) -> Any:
+    def field(self, field: MessageField) -> Any:
         rng = self.rng
         if field.nullable and rng.random() < (0.9 if field.name == "transactional_id" else 0.2):
             return None
@@ -185,7 +185,7 @@ class Generator:
             return self.value(field)
         return [self.value(field) for _ in range(rng.choice([0, 1, 1, 1, 2, 3]))]
 
-    def value(self, field: Field) -> Any:
+    def value(self, field: MessageField) -> Any:
         rng = self.rng
         if field.struct is not None:
             return self.struct(field.struct)
@@ -301,7 +301,7 @@ async def send_one(server: Server, peer: Peer, data: bytes, is_whole: bool, said
     assert server.request_memory.used_bytes <= server.request_memory.limit_bytes, said
     was_in_step = peer.is_in_step
     peer.is_in_step = was_in_step and is_whole
-    if not peer.is_in_step or not peer.is_usable or peer.connection._parked:
+    if not peer.is_in_step or not peer.is_usable or peer.connection._pending:
         return
     assert server.requests == requests + 1, said
     is_produce = data[4:6] == bytes(2)

@@ -123,4 +123,4 @@ def test_another_cluster_is_mirrored(worker: Standalone) -> None:
             {"partition": {"cluster": "other", "topic": "there", "partition": 0},
              "offset": {"offset": 2}},
         ]  # fmt: skip
-        worker.herder.bring("mirror", State.STOPPED)
+        worker.herder.set_target_state("mirror", State.STOPPED)

@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow")
 import pyarrow.dataset as ds
 from tests.connect.workers import Standalone, send, values, wait_for
 
-from ottla.connect.connectors.file import LinesToFile
+from ottla.connect.connectors.file_stream import FileStreamSinkTask
 from ottla.connect.pipeline import Conversion
 
 COUNT = 30_000
@@ -114,15 +114,15 @@ def test_one_bad_record_among_many_is_found_and_the_rest_is_there(
 def test_a_batch_that_is_interrupted_in_columns_is_there_once(
     worker: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_columns, has_failed = LinesToFile.put_columns, []
+    put_columns, has_failed = FileStreamSinkTask.put_columns, []
 
-    def fails_once(task: LinesToFile, columns: Any) -> None:
+    def fails_once(task: FileStreamSinkTask, columns: Any) -> None:
         put_columns(task, columns)
         if not has_failed:
             has_failed.append(True)
             raise ValueError("boom")
 
-    monkeypatch.setattr(LinesToFile, "put_columns", fails_once)
+    monkeypatch.setattr(FileStreamSinkTask, "put_columns", fails_once)
     (tmp_path / "in").write_bytes(lines())
     worker.put("in", "FileStreamSource", file=tmp_path / "in", topic="cut")
     wait_for(lambda: len(values(worker.bootstrap, "cut")) == COUNT)

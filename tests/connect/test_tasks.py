@@ -75,14 +75,14 @@ def test_offsets_of_the_group_that_somebody_reset_count(worker: Standalone) -> N
     send(worker.bootstrap, "reset", b"a", b"b")
     worker.put("resets", NOTED, topics="reset", list="reset")
     wait_for(lambda: Noted.values("reset") == ["a", "b"])
-    worker.herder.bring("resets", State.STOPPED)
+    worker.herder.set_target_state("resets", State.STOPPED)
     one = {
         "partition": {"kafka_topic": "reset", "kafka_partition": 0},
         "offset": {"kafka_offset": 1},
     }
     worker.herder.alter_offsets("resets", [one])
     assert worker.herder.offsets("resets") == [one]
-    worker.herder.bring("resets", State.RUNNING)
+    worker.herder.set_target_state("resets", State.RUNNING)
     wait_for(lambda: Noted.values("reset") == ["a", "b", "b"])
 
 

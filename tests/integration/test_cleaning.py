@@ -11,7 +11,7 @@ import pytest
 from tests.raw_client import Api, RawClient, eventually, values
 
 from ottla.testing.broker import BrokerProcess
-from ottla.wire.records.record import Record
+from ottla.wire.records.record import BatchRecord
 
 OVERRIDES = {
     "log.retention.check.interval.ms": "100",
@@ -115,7 +115,7 @@ def write_versions(client: RawClient, topic: str, keys: int, versions: int, **ba
     return count
 
 
-def small(records: list[Record]) -> dict[int, tuple[bytes | None, bytes | None]]:
+def small(records: list[BatchRecord]) -> dict[int, tuple[bytes | None, bytes | None]]:
     """Return offset -> (key, value) of the records that are not fillers."""
     return {
         record.offset: (record.key, record.value)

@@ -93,9 +93,9 @@ def test_a_fetch_whose_client_has_gone_waits_no_longer() -> None:
         partition = embedded.broker.partitions[TopicPartition("t", 0)]
         other = await asyncio.to_thread(RawClient, embedded.port)
         await asyncio.to_thread(send_waiting_fetch, other, "t")
-        await until(lambda: len(partition.waiters) == 1)
+        await until(lambda: len(partition.delayed_fetches) == 1)
         other.close()
-        await until(lambda: not partition.waiters)
+        await until(lambda: not partition.delayed_fetches)
         await until(lambda: embedded.broker.server.connections_open == 1)
 
     with_broker(scenario)
@@ -107,11 +107,11 @@ def test_an_answered_fetch_waits_for_nothing() -> None:
         partition = embedded.broker.partitions[TopicPartition("t", 0)]
         other = await asyncio.to_thread(RawClient, embedded.port)
         waiting = await asyncio.to_thread(send_waiting_fetch, other, "t")
-        await until(lambda: len(partition.waiters) == 1)
+        await until(lambda: len(partition.delayed_fetches) == 1)
         await asyncio.to_thread(client.produce, "t", [(None, b"v", (), 1)])
         answer = await asyncio.to_thread(other.receive, Api.FETCH, 11, waiting)
         assert answer.session_id > 0
-        assert not partition.waiters
+        assert not partition.delayed_fetches
         assert len(embedded.broker.fetch_sessions) == 1
         other.close()
 

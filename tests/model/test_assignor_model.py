@@ -16,13 +16,13 @@ from hypothesis.stateful import (
 )
 
 from ottla.core.group.assignors import ASSIGNORS, MemberSpec
-from ottla.core.group.assignors.spec import Place
+from ottla.core.group.assignors.spec import TopicIdPartition
 from ottla.core.group.consumer_records import Assignment
 
 TOPICS = tuple(bytes([number]) * 16 for number in range(1, 5))
 
 
-def places(assignment: Assignment) -> set[Place]:
+def places(assignment: Assignment) -> set[TopicIdPartition]:
     return {(topic, each) for topic, partitions in assignment.items() for each in partitions}
 
 
@@ -76,7 +76,7 @@ class Assignors(RuleBasedStateMachine):
         if self.name == "uniform" and self.shared and members:
             self.check_uniform(before, expected)
 
-    def check_uniform(self, before: dict[str, Assignment], expected: set[Place]) -> None:
+    def check_uniform(self, before: dict[str, Assignment], expected: set[TopicIdPartition]) -> None:
         sizes = [len(places(each)) for each in self.assigned.values()]
         assert max(sizes) - min(sizes) <= 1
         quota, larger = divmod(len(expected), len(sizes))

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
-from ottla.core.coordinator import Decision, Producer
+from ottla.core.coordinator import Decision, ProducerIdAndEpoch
 from ottla.core.txn import events
 from ottla.core.txn.machine import LAST_EPOCH
 from ottla.core.txn.settings import TransactionSettings
@@ -55,7 +55,7 @@ class Call:
 
 @dataclass
 class Model:
-    owner: Producer | None = None
+    owner: ProducerIdAndEpoch | None = None
     """Producer that may write now."""
     added: set[TopicPartition] | None = None
     """Partitions of the open transaction; None if none is open."""
@@ -65,11 +65,11 @@ class Model:
     """Whether the last transaction was committed; None if there was none since the owner began."""
     is_deciding: bool = False
     """Whether markers of the last transaction are still missing."""
-    bumped_from: Producer | None = None
+    bumped_from: ProducerIdAndEpoch | None = None
     """The owner's identity before the end of the last transaction gave it a new one."""
     is_bumping: bool = False
     """Whether the last operation was one of version 2."""
-    begun_from: Producer | None = None
+    begun_from: ProducerIdAndEpoch | None = None
     """Identity that the owner sent when it last began."""
 
 
@@ -84,7 +84,7 @@ class TransactionMachine(RuleBasedStateMachine):
         """Markers requested and not yet written."""
         self.outcomes: set[tuple[bool, frozenset[TopicPartition]]] = set()
         """Outcome and partitions of each transaction that has ended."""
-        self.sessions: list[Producer] = []
+        self.sessions: list[ProducerIdAndEpoch] = []
         """Identities that some producer may still use."""
         self.shard = self.new_shard()
 
@@ -100,7 +100,7 @@ class TransactionMachine(RuleBasedStateMachine):
         raise AssertionError(error)
 
     def decide(self, event: Any) -> dict[str, Any]:
-        if isinstance(event, events.NewIdEvent) and self.shard.wants_producer_id(event):
+        if isinstance(event, events.NewIdEvent) and self.shard.needs_producer_id(event):
             self.next_id += 1
             event.new_producer_id = self.next_id
         self.carry_out(self.shard.decide(event, self.now_ms))
@@ -115,8 +115,8 @@ class TransactionMachine(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------------------------- requests
 
-    def someone(self, data: st.DataObject) -> Producer:
-        known = [*self.sessions, Producer(99, 0)]
+    def someone(self, data: st.DataObject) -> ProducerIdAndEpoch:
+        known = [*self.sessions, ProducerIdAndEpoch(99, 0)]
         return data.draw(st.sampled_from(known))
 
     @rule()
@@ -161,9 +161,9 @@ class TransactionMachine(RuleBasedStateMachine):
         else:
             assert code == E.PRODUCER_FENCED
 
-    def begun(self, body: dict[str, Any], who: Producer | None) -> None:
+    def begun(self, body: dict[str, Any], who: ProducerIdAndEpoch | None) -> None:
         assert body["error_code"] == E.NONE
-        producer = Producer(body["producer_id"], body["producer_epoch"])
+        producer = ProducerIdAndEpoch(body["producer_id"], body["producer_epoch"])
         owner = self.model.owner
         if owner is not None:
             assert producer == self.after(owner)
@@ -182,13 +182,13 @@ class TransactionMachine(RuleBasedStateMachine):
         self.decided(False, new)
         model.bumped_from, model.is_bumping = before, True
 
-    def after(self, who: Producer) -> Producer:
+    def after(self, who: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """Return a producer's identity after its epoch is bumped."""
         if who.epoch >= LAST_EPOCH - 1:
-            return Producer(self.next_id, 0)
-        return Producer(who.id, who.epoch + 1)
+            return ProducerIdAndEpoch(self.next_id, 0)
+        return ProducerIdAndEpoch(who.id, who.epoch + 1)
 
-    def decided(self, outcome: bool, owner: Producer) -> None:
+    def decided(self, outcome: bool, owner: ProducerIdAndEpoch) -> None:
         model = self.model
         self.outcomes.add((outcome, frozenset(model.added or ())))
         model.added, model.outcome, model.is_deciding, model.owner = None, outcome, True, owner
@@ -208,7 +208,7 @@ class TransactionMachine(RuleBasedStateMachine):
                 model.changed_ms, model.is_bumping = self.now_ms, version == 2
             model.added.add(key)
 
-    def check_owner(self, who: Producer, code: ErrorCode) -> bool:
+    def check_owner(self, who: ProducerIdAndEpoch, code: ErrorCode) -> bool:
         model = self.model
         if model.owner is None:
             assert code == E.INVALID_PRODUCER_ID_MAPPING
@@ -274,7 +274,7 @@ class TransactionMachine(RuleBasedStateMachine):
         assert self.model.owner is not None
         self.check_end_version_2(self.model.owner, commit)
 
-    def check_end_version_2(self, who: Producer, commit: bool) -> None:
+    def check_end_version_2(self, who: ProducerIdAndEpoch, commit: bool) -> None:
         model, owner = self.model, self.model.owner
         was_owner = model.is_bumping and who == model.bumped_from
         body = self.decide(events.EndRequested(Call(), ID, who, commit, 2))
@@ -295,7 +295,7 @@ class TransactionMachine(RuleBasedStateMachine):
             assert code == E.INVALID_TXN_STATE
         else:
             assert code == E.NONE
-            new = Producer(body["producer_id"], body["producer_epoch"])
+            new = ProducerIdAndEpoch(body["producer_id"], body["producer_epoch"])
             assert new == self.after(who)
             self.sessions.append(new)
             self.decided(commit, new)
@@ -370,7 +370,7 @@ class TransactionMachine(RuleBasedStateMachine):
         record = type(self.shard.decode(*self.log[-1]))(ID, value)  # type: ignore[misc]
         self.log.append(self.shard.encode(record))
         self.shard.apply(record, len(self.log), -1)
-        self.model.owner = Producer(owner.id, LAST_EPOCH - 3)
+        self.model.owner = ProducerIdAndEpoch(owner.id, LAST_EPOCH - 3)
         self.model.bumped_from = self.model.begun_from = None
         self.model.is_bumping = False
         self.sessions.append(self.model.owner)

@@ -182,7 +182,7 @@ class Story:
         self.undone.append(list(self.history))
         del self.history[kept:]
         self.safe_offset = min(self.safe_offset, offset)
-        safe_offset = min(self.log.recovery_point, self.log.kept_below(offset))
+        safe_offset = min(self.log.recovery_point, self.log.end_after_truncation(offset))
         write_offsets(self.disk, CHECKPOINT, {PARTITION: safe_offset})
         self.log.truncate_to(offset, NOW)
         self.epoch += 1

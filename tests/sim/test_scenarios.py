@@ -88,7 +88,7 @@ def test_a_truncation_remembers_producers_whose_snapshot_no_flush_has_written_ye
         log = log_of_two_segments(new_disk())
         if begin_flush:
             log.begin_flush()
-        log.segments[0].cut(0)  # so that only the snapshot knows the producer
+        log.segments[0].truncate_file(0)  # so that only the snapshot knows the producer
         log.truncate_to(2, NOW)
         assert is_known(log, 1)
 
@@ -202,7 +202,7 @@ def test_an_unfinished_write_behind_safe_batches_is_still_cut() -> None:
     log.flush(NOW)
     size = log.active.size
     append(log, b"unfinished")
-    log.active.cut(size + 20)
+    log.active.truncate_file(size + 20)
     log = open_at(disk.kill(), recovery_point=1, config=ROOMY)
     assert disk.kill().size(log.active.file.path) == size
     assert append(log, b"next").base_offset == 1
@@ -255,8 +255,8 @@ def test_a_log_that_ends_in_a_gap_is_safe_up_to_its_last_batch() -> None:
     follow(log, batch_of(b"first", base_offset=0, leader_epoch=0))
     follow(log, batch_of(b"undone", base_offset=3, leader_epoch=0))
     log.flush(NOW)
-    assert log.kept_below(3) == log.kept_below(2) == 1
-    assert log.kept_below(4) == 4
+    assert log.end_after_truncation(3) == log.end_after_truncation(2) == 1
+    assert log.end_after_truncation(4) == 4
     log.truncate_to(3, NOW)
     log.close(NOW)
     assert log.recovery_point == 1

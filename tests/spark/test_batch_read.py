@@ -146,7 +146,7 @@ def test_only_the_columns_of_a_given_schema_are_read(
     topic.fill(["a", "b"])
     frame = reads.batch({"subscribe": topic.name}, schema="offset BIGINT, topic STRING")
     assert [tuple(row) for row in frame.collect()] == [(0, topic.name), (1, topic.name)]
-    with pytest.raises(Exception, match="topic has no column price"):
+    with pytest.raises(Exception, match="Unknown column 'price'"):
         reads.batch({"subscribe": topic.name}, schema="price INT").collect()
 
 
@@ -158,15 +158,15 @@ def test_records_that_were_deleted_are_data_loss(
     with Admin(topic.broker.bootstrap) as admin:
         admin.delete_records({TopicPartition(topic.name, 0): 2})
     read = {"subscribe": topic.name, "startingOffsets": json.dumps({topic.name: {"0": 0}})}
-    with pytest.raises(Exception, match=r"Offsets 0 to 3 of \S+ were to be read"):
+    with pytest.raises(Exception, match=r"Cannot read offsets 0 to 3 of \S+:"):
         reads.batch(read).collect()
     assert values(reads.batch({**read, "failOnDataLoss": "false"})) == ["c"]
 
 
 def test_wrong_input_is_one_sentence(reads: Reads, make_topic: Callable[..., Topic]) -> None:
-    with pytest.raises(Exception, match="there is no topic no-such-topic"):
+    with pytest.raises(Exception, match="topic 'no-such-topic' does not exist"):
         reads.batch({"subscribe": "no-such-topic"}).collect()
-    with pytest.raises(Exception, match="did you mean startingOffsets"):
+    with pytest.raises(Exception, match="Did you mean startingOffsets"):
         reads.batch({"subscribe": "t", "startingOffset": "earliest"}).collect()
     unreachable = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "500"}
     with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):

@@ -123,7 +123,7 @@ def test_a_decided_batch_is_finished_and_not_written_again(
 ) -> None:
     messages = query.tasks(query.plan(), 0, ["a"], ["b"], ["c"])
     with monkeypatch.context() as patch:
-        crash_before(patch, "end_all")
+        crash_before(patch, "commit_all")
         with pytest.raises(Crash):
             query.writer().commit(messages, 0)
     assert topic.values() == []
@@ -141,7 +141,7 @@ def test_a_decided_batch_is_finished_though_it_has_fewer_tasks_now(
 ) -> None:
     messages = query.tasks(query.plan(), 0, ["a"], ["b"])
     with monkeypatch.context() as patch:
-        crash_before(patch, "end_all")
+        crash_before(patch, "commit_all")
         with pytest.raises(Crash):
             query.writer().commit(messages, 0)
     query.run(0, ["a", "b"])
@@ -197,7 +197,7 @@ def test_a_decided_transaction_that_timed_out_is_written_again(
 ) -> None:
     messages = query.tasks(query.plan(), 0, ["a"], ["b"])
     with monkeypatch.context() as patch:
-        crash_before(patch, "end_all")
+        crash_before(patch, "commit_all")
         with pytest.raises(Crash):
             query.writer().commit(messages, 0)
     lose(topic, 1)
@@ -214,14 +214,14 @@ def test_other_rows_for_a_transaction_that_timed_out_end_the_query(
 ) -> None:
     messages = query.tasks(query.plan(), 0, ["a"], ["b"])
     with monkeypatch.context() as patch:
-        crash_before(patch, "end_all")
+        crash_before(patch, "commit_all")
         with pytest.raises(Crash):
             query.writer().commit(messages, 0)
     lose(topic, 1)
-    with pytest.raises(BatchUndecidable, match="Batch 0 was committed in part"):
+    with pytest.raises(BatchUndecidable, match="Batch 0 is only partly committed"):
         query.tasks(query.plan(), 0, ["a"], ["x"])
     fewer = query.tasks(query.plan(), 0, ["a", "b"])
-    with pytest.raises(BatchUndecidable, match="no such task"):
+    with pytest.raises(BatchUndecidable, match="no longer has this task"):
         query.writer().commit(fewer, 0)
     assert topic.values() == ["a"]
     assert open_transactions(topic) == []
@@ -232,7 +232,7 @@ def test_a_commit_that_comes_too_late_says_so_and_the_restart_mends_it(
 ) -> None:
     messages = query.tasks(query.plan(), 0, ["a"], ["b"])
     lose(topic, 0)
-    with pytest.raises(Exception, match="ended too early"):
+    with pytest.raises(Exception, match="were aborted before the commit"):
         query.writer().commit(messages, 0)
     query.run(0, ["a"], ["b"])
     assert topic.values() == ["a", "b"]
@@ -240,7 +240,7 @@ def test_a_commit_that_comes_too_late_says_so_and_the_restart_mends_it(
 
 def test_a_checkpoint_that_is_older_than_the_output_is_refused(query: Query) -> None:
     query.run(5, ["a"])
-    with pytest.raises(BatchUndecidable, match="batch 5 of this query is committed"):
+    with pytest.raises(BatchUndecidable, match="batch 5 of this query is already committed"):
         query.task(query.plan(), 4, 0, ["b"])
 
 
@@ -256,7 +256,7 @@ def test_what_another_query_of_that_name_decided_is_finished(
 ) -> None:
     messages = query.tasks(query.plan(), 3, ["a"], ["b"])
     with monkeypatch.context() as patch:
-        crash_before(patch, "end_all")
+        crash_before(patch, "commit_all")
         with pytest.raises(Crash):
             query.writer().commit(messages, 3)
     message = query.task(query.plan(), 0, 1, ["c"], query="another")

@@ -129,7 +129,7 @@ def test_values_that_do_not_parse_fail_drop_or_go_elsewhere(
     kept = table(mode="dead-letter", dead_letter=letters.name).collect()
     assert [row.id for row in kept] == [1, 3]
     assert letters.values() == ["broken"]
-    with pytest.raises(Exception, match="go together"):
+    with pytest.raises(Exception, match="needs the topic dead_letter"):
         table(mode="dead-letter")
 
 

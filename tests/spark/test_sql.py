@@ -14,7 +14,7 @@ import ottla.spark
 from ottla import Producer
 from ottla.cli.sql import direct, on_spark
 from ottla.cli.sql.command import sql
-from ottla.cli.sql.on_spark import Reading, Source
+from ottla.cli.sql.on_spark import ParseOptions, Source
 from ottla.cli.sql.statement import parse
 from ottla.spark.topic_snapshot import TopicSnapshot
 
@@ -74,9 +74,9 @@ def both(topic: Topic, statement: str, value_format: str) -> None:
     text = statement.format(f"`{topic.name}`")
     simple = parse(text)
     assert simple is not None
-    found = direct.answer(simple, source(topic).snapshot, value_format, 1000)
+    found = direct.execute(simple, source(topic).snapshot, value_format, 1000)
     columns, rows = on_spark.run(
-        text, [source(topic)], Reading(value_format, None, "fail"), [topic.name],
+        text, [source(topic)], ParseOptions(value_format, None, "fail"), [topic.name],
         master="local[2]", max_rows=1000, log=None,
     )  # fmt: skip
     assert (found.columns, typed(found.rows)) == (columns, typed(rows)), text
@@ -142,7 +142,7 @@ def test_values_that_parsers_disagree_about_are_left_to_spark(
     simple = parse(f"select * from `{topic.name}`")
     assert simple is not None
     with pytest.raises(direct.NeedsSpark):
-        direct.answer(simple, source(topic).snapshot, "auto", 10)
+        direct.execute(simple, source(topic).snapshot, "auto", 10)
 
 
 def test_statements_run_on_spark_and_print_tables_or_json(

@@ -198,7 +198,7 @@ def test_what_retention_took_from_a_stopped_query_is_data_loss(
     topic.fill(["c", "d", "e"])
     with Admin(topic.broker.bootstrap) as admin:
         admin.delete_records({TopicPartition(topic.name, 0): 4})
-    with pytest.raises(Exception, match="Offsets 2 to 5 of .* were to be read"):  # noqa: RUF043
+    with pytest.raises(Exception, match="Cannot read offsets 2 to 5 of .*: "):  # noqa: RUF043
         run(**options)
     assert run(**options, failOnDataLoss="false").values == ["e"]
 

@@ -102,9 +102,7 @@ def is_worker(words: bytes) -> bool:
 
     These run tasks, the daemon that forks them, or the planner of a source. The JVM is none of
     them, although its class path contains pyspark."""
-    return b"python" in words.partition(b"\0")[0] and (
-        b"pyspark" in words or b"quiet_python" in words
-    )
+    return b"python" in words.partition(b"\0")[0] and b"pyspark" in words
 
 
 def command(pid: int) -> bytes:

@@ -228,7 +228,7 @@ def test_a_changed_topology_over_an_old_checkpoint_is_refused_with_what_changed(
     running.process_all_available()
     running.stop()
     assert shop.records("out-changed") == [(b"k", {"id": "1", "item": "tea", "amount": 5.5})]
-    with pytest.raises(st.TopologyError, match="made by another topology") as refusal:
+    with pytest.raises(st.TopologyError, match="written by a different topology") as refusal:
         shop.start(app(6))
     assert "- 2  filter  amount > 5\n+ 2  filter  amount > 6" in str(refusal.value)
 

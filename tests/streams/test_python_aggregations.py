@@ -161,7 +161,7 @@ def test_an_aggregate_that_is_not_what_the_schema_says_stops_the_app(drive: Driv
     by_item(app).aggregate(lambda: "", lambda text, o: text + o.item, schema="int").to("out")
     driver = drive(app)
     send(driver, 1, "tea", 1)
-    with pytest.raises(UserError, match="the value is no int32"):
+    with pytest.raises(UserError, match="the value is not of type int32"):
         driver.read("out")
 
 

@@ -90,7 +90,7 @@ def test_a_dataframe_is_a_stream(drive: Drive, spark: Any, tmp_path: Path) -> No
     )
     with pytest.raises(st.TopologyError, match=r"from_df .*unknown column 'key'; columns: id"):
         st.from_df(app, rows)
-    with pytest.raises(st.TopologyError, match="must be a stream"):
+    with pytest.raises(st.TopologyError, match="must be streaming"):
         st.from_df(app, spark.range(1))
     assert drive(app).read("out") == [
         Record("1", {"four": 4}, 1000),

@@ -137,7 +137,7 @@ def test_what_is_no_store_and_what_is_no_key_is_a_sentence(shop: Shop) -> None:
     store = app.store("none-counts")
     with pytest.raises(UserError, match="has no windows"):
         store.get("tea", at=0)
-    with pytest.raises(UserError, match="None is no key"):
+    with pytest.raises(UserError, match="None is not a valid key"):
         store.get(None)
 
 
@@ -174,7 +174,7 @@ def test_a_reset_application_begins_anew(shop: Shop, tmp_path: Path) -> None:
     say(shop, "anew", "tea", "tea")
     app = counting(shop, "anew")
     running = processed(shop, app)
-    with pytest.raises(UserError, match="App 'anew' is running already"):
+    with pytest.raises(UserError, match="App 'anew' is already running"):
         counting(shop, "anew").reset()
     running.stop()
     app.reset()
@@ -227,7 +227,7 @@ def test_the_reset_tool_sets_where_the_next_run_begins(shop: Shop, tmp_path: Pat
     running = processed(shop, counting(shop, "tool"))
     assert [value["count"] for _, value in shop.records("tool-counts")] == [2], told_of(running)
     arguments = ("--application-id", "tool", "--input-topics", "tool-words")
-    with pytest.raises(UserError, match="is running already"):
+    with pytest.raises(UserError, match="is already running"):
         reset_tool(shop, tmp_path, *arguments)
     running.stop()
 
@@ -273,7 +273,7 @@ def test_a_topology_is_checked_on_any_file_system_of_sparks(
 
     shop.send("far-in", ("k", {"n": 5}, 1))
     processed(shop, app(1)).stop()
-    with pytest.raises(st.TopologyError, match="made by another topology"):
+    with pytest.raises(st.TopologyError, match="written by a different topology"):
         shop.start(app(2))
     app(1).reset()
     processed(shop, app(2)).stop()
@@ -283,7 +283,7 @@ def test_a_topology_is_checked_on_any_file_system_of_sparks(
 def test_an_application_is_not_started_twice(shop: Shop) -> None:
     shop.create("twice-words", "twice-counts")
     processed(shop, counting(shop, "twice"))
-    with pytest.raises(UserError, match=r"is running already \(process \d+"):
+    with pytest.raises(UserError, match=r"is already running \(process \d+"):
         shop.start(counting(shop, "twice"))
 
 
@@ -318,7 +318,7 @@ def test_a_query_that_lost_its_broker_is_started_again(
     running.start(app.sinks)
     said: list[str] = []
     for _ in range(4):
-        running.look_after(said.append)
+        running.supervise(said.append)
     assert [each.partition(";")[0] for each in said] == [
         "App 'lost', topic 'b': KafkaTimeout: nothing came",
         "App 'lost', topic 'b': ConnectionRefusedError: [Errno 111]",
@@ -337,7 +337,7 @@ def test_a_query_that_would_fail_again_ends_the_application(tmp_path: Path) -> N
     )  # fmt: skip
     running.start(app.sinks)
     with pytest.raises(QueryFailed, match="App 'bad', topic 'b': ValueError: no number"):
-        running.look_after(print)
+        running.supervise(print)
 
 
 def launched(tmp_path: Path, log: Path, *command: str) -> subprocess.Popen[bytes]:

@@ -104,8 +104,8 @@ def test_bad_records_go_to_a_dead_letter_topic_with_the_reason(drive: Drive) -> 
         (b"\xff", b'{"n": 2}', 3000),
     ]
     assert [dict(each.headers)["ottla.error.reason"] for each in letters] == [
-        b"the value is no json (n int)",
-        b"the key is no string string",
+        b"the value is not a valid json (n int)",
+        b"the key is not a valid string string",
     ]
     assert letters[0].headers[1:] == (
         ("ottla.source.topic", b"t"),

@@ -34,7 +34,7 @@ def test_a_query_plans_nothing_while_what_was_sent_is_half_there(
     right = app.table("bs", value=st.String)
     left.join(right, lambda a, b: {"a": a, "b": b}, how="outer").to("out")
     driver = drive(app)
-    add = driver._add
+    add = driver._append
 
     def add_slowly(topic: str, rows: Any) -> None:
         add(topic, rows)
@@ -42,7 +42,7 @@ def test_a_query_plans_nothing_while_what_was_sent_is_half_there(
         while time.monotonic() < deadline and not has_run(driver):
             time.sleep(0.05)
 
-    monkeypatch.setattr(driver, "_add", add_slowly)
+    monkeypatch.setattr(driver, "_append", add_slowly)
     driver.send("as", "A", key="1")
     driver.send("bs", "x", key="1")
     assert read(driver, "out") == [("1", {"a": "A", "b": "x"})]

@@ -18,7 +18,7 @@ from ottla.wire.frame import (
     FrameReader,
     FrameRefused,
     check_frame_size,
-    recognise,
+    identify_protocol,
 )
 
 MIB = 1024 * 1024
@@ -160,11 +160,11 @@ def test_a_refused_reader_keeps_its_bytes_and_goes_on_when_granted() -> None:
     room[:6_000] = data[:6_000]
     waiting.received(6_000)
     assert waiting.next_frame() is None
-    assert waiting.starving > 0
+    assert waiting.bytes_refused > 0
     greedy.close()
-    assert memory.take(waiting, waiting.starving)
+    assert memory.take(waiting, waiting.bytes_refused)
     waiting.granted()
-    assert waiting.starving == 0
+    assert waiting.bytes_refused == 0
     assert feed(waiting, data[6_000:]) == [payload]
     assert memory.used_bytes == 0
 
@@ -181,7 +181,7 @@ def test_closing_in_any_state_gives_everything_back() -> None:
     starving.room()[:5_000] = framed(bytes(50_000))[:5_000]
     starving.received(5_000)
     assert starving.next_frame() is None
-    assert starving.starving
+    assert starving.bytes_refused
     starving.close()
     greedy.close()
     assert memory.used_bytes == 0
@@ -209,9 +209,9 @@ def test_only_produce_may_exceed_the_ordinary_limit() -> None:
 
 
 def test_strangers_are_recognised_by_their_first_bytes() -> None:
-    assert recognise(b"\x16\x03\x01\x02") == "a TLS client"
-    assert recognise(b"GET /") == "an HTTP client"
-    assert recognise(b"\x00\x00\x00\x20") is None
+    assert identify_protocol(b"\x16\x03\x01\x02") == "a TLS client"
+    assert identify_protocol(b"GET /") == "an HTTP client"
+    assert identify_protocol(b"\x00\x00\x00\x20") is None
     expected = "a TLS client connected to a port that expects the plaintext Kafka protocol"
     with pytest.raises(FrameRefused, match=expected):
         feed(FrameReader(memory_of()), b"\x16\x03\x01\x02\x00\x01")

@@ -57,10 +57,10 @@ def install_extra(extra: str, installation: Installation | None = None) -> str:
     here = installation or _running()
     requirement = _requirement(here, extra)
     if _is_pipx(here):
-        return _words("pipx", "install", "--force", *requirement)
+        return _shell_command("pipx", "install", "--force", *requirement)
     if _is_uv_tool(here):
-        return _words("uv", "tool", "install", "--force", *requirement)
-    return f"{_installer(here)} {_words(*requirement)}"
+        return _shell_command("uv", "tool", "install", "--force", *requirement)
+    return f"{_installer(here)} {_shell_command(*requirement)}"
 
 
 def install_package(package: str, installation: Installation | None = None) -> str:
@@ -75,10 +75,12 @@ def install_package(package: str, installation: Installation | None = None) -> s
     """
     here = installation or _running()
     if _is_pipx(here):
-        return _words("pipx", "inject", NAME, package)
+        return _shell_command("pipx", "inject", NAME, package)
     if _is_uv_tool(here):
-        return _words("uv", "tool", "install", "--force", "--with", package, *_requirement(here))
-    return f"{_installer(here)} {_words(package)}"
+        return _shell_command(
+            "uv", "tool", "install", "--force", "--with", package, *_requirement(here)
+        )
+    return f"{_installer(here)} {_shell_command(package)}"
 
 
 @cache
@@ -156,11 +158,11 @@ def _path(url: str) -> Path | None:
 
 def _installer(here: Installation) -> str:
     if here.has_uv and (here.installer == "uv" or not here.has_pip):
-        return _words("uv", "pip", "install", "--python", here.python)
-    pip = _words(here.python, "-m", "pip", "install")
+        return _shell_command("uv", "pip", "install", "--python", here.python)
+    pip = _shell_command(here.python, "-m", "pip", "install")
     if here.has_pip:
         return pip
-    return f"{_words(here.python, '-m', 'ensurepip')} && {pip}"
+    return f"{_shell_command(here.python, '-m', 'ensurepip')} && {pip}"
 
 
 def _is_pipx(here: Installation) -> bool:
@@ -171,5 +173,5 @@ def _is_uv_tool(here: Installation) -> bool:
     return (here.prefix / "uv-receipt.toml").exists()
 
 
-def _words(*words: str) -> str:
+def _shell_command(*words: str) -> str:
     return " ".join(map(shlex.quote, words))

@@ -31,18 +31,18 @@ from ottla.base.types import ZERO_UUID
 from ottla.broker.kraft_log import KraftMetadata, read_kraft_metadata
 from ottla.broker.registration import FoundTopic
 from ottla.core.controller.internal_topics import internal_topic
-from ottla.core.controller.topic_names import illegal_because
+from ottla.core.controller.topic_names import topic_name_error
 from ottla.metadata import tree
-from ottla.metadata.kraft import NOT_TAKEN_OVER, KraftImage
+from ottla.metadata.kraft import NOT_MIGRATED, KraftImage
 from ottla.storage.checkpoint import MalformedCheckpoint
 from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.log_dirs import DirectoryOwner, FoundLog, LogDirectory
 
 logger = logging.getLogger(__name__)
 
-KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
-DECIDES_DELETION = frozenset({"cleanup.policy", *KEEP_FOR_EVER})
-UNREACHED_PRODUCER_ID = 2**40
+RETAIN_FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+DECIDES_DELETION = frozenset({"cleanup.policy", *RETAIN_FOREVER})
+FIRST_SAFE_PRODUCER_ID = 2**40
 """First producer ID if those in use are unknown; no cluster has ever reached it."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
@@ -129,7 +129,7 @@ def decide_adoption(
         adoption = _without_metadata(found, epochs, config)
     else:
         adoption = _with_metadata(found, epochs, kraft, config)
-    next_id = UNREACHED_PRODUCER_ID if kraft is None else kraft.image.next_producer_id
+    next_id = FIRST_SAFE_PRODUCER_ID if kraft is None else kraft.image.next_producer_id
     adoption.ops.append(Create(tree.PRODUCER_IDS, tree.encode({"next": next_id})))
     return adoption
 
@@ -139,10 +139,10 @@ def _without_metadata(
 ) -> Adoption:
     adoption = Adoption()
     for name, logs in _by_topic(found).items():
-        if illegal_because(name) is not None:
+        if topic_name_error(name) is not None:
             continue
         internal = internal_topic(name, config, 1)
-        configs = KEEP_FOR_EVER
+        configs = RETAIN_FOREVER
         if internal is not None:
             configs = {key: value for key, value in internal.configs if value is not None}
         count = max(logs) + 1
@@ -175,7 +175,7 @@ def _with_metadata(
         }
         if not logs:
             continue
-        configs = _taken_configs(topic.name, kraft, config, adoption.notes)
+        configs = _adopted_configs(topic.name, kraft, config, adoption.notes)
         known = [
             max(epoch, epochs[logs[index].path] if index in logs else -1)
             for index, epoch in sorted(topic.leader_epochs.items())
@@ -188,7 +188,7 @@ def _with_metadata(
             )
         adoption.topics.append(_found_topic(topic.name, topic_id, configs, known))
     adoption.ops += _broker_config_ops(image, config, adoption.notes)
-    adoption.notes += _left_behind(kraft)
+    adoption.notes += _ignored_metadata(kraft)
     return adoption
 
 
@@ -209,19 +209,19 @@ def _by_topic(found: Iterable[FoundLog]) -> dict[str, dict[int, FoundLog]]:
 # -------------------------------------------------------------------------------------- configs
 
 
-def _taken_configs(
+def _adopted_configs(
     topic: str, kraft: KraftMetadata, config: BrokerConfig, notes: list[str]
 ) -> dict[str, str]:
-    given = kraft.image.topic_configs.get(topic, {})
-    configs = {} if kraft.is_certain else dict(KEEP_FOR_EVER)
-    for name, value in given.items():
+    overrides = kraft.image.topic_configs.get(topic, {})
+    configs = {} if kraft.is_certain else dict(RETAIN_FOREVER)
+    for name, value in overrides.items():
         problem = _topic_config_problem(name, value, config)
         if problem is None:
             configs[name] = value
             continue
         notes.append(f"Topic {topic}: {name}={value} is not imported: {problem}")
         if name in DECIDES_DELETION:
-            configs = {**configs, **KEEP_FOR_EVER}
+            configs = {**configs, **RETAIN_FOREVER}
     return configs
 
 
@@ -240,15 +240,15 @@ def _topic_config_problem(name: str, value: str, config: BrokerConfig) -> str | 
 def _broker_config_ops(image: KraftImage, config: BrokerConfig, notes: list[str]) -> list[Op]:
     ops: list[Op] = []
     for resource in ("", str(config.node_id)):
-        taken = {}
+        adopted = {}
         for name, value in image.broker_configs.get(resource, {}).items():
             problem = _broker_config_problem(name, value, config)
             if problem is None:
-                taken[name] = value
+                adopted[name] = value
             else:
                 notes.append(f"The broker property {name}={value} is not imported: {problem}")
-        if taken:
-            ops.append(Create(tree.broker_config_path(resource), tree.encode(taken)))
+        if adopted:
+            ops.append(Create(tree.broker_config_path(resource), tree.encode(adopted)))
     return ops
 
 
@@ -264,10 +264,10 @@ def _broker_config_problem(name: str, value: str, config: BrokerConfig) -> str |
     return None
 
 
-def _left_behind(kraft: KraftMetadata) -> list[str]:
+def _ignored_metadata(kraft: KraftMetadata) -> list[str]:
     notes = [
         f"Kafka's {what} are not imported: Ottla does not support them yet"
-        for key, what in NOT_TAKEN_OVER.items()
+        for key, what in NOT_MIGRATED.items()
         if kraft.image.other_records[key]
     ]
     if not kraft.is_certain:

@@ -30,7 +30,7 @@ from ottla.base.metadata import MetadataStore
 from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
 from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
-from ottla.broker.cluster import GOODBYE_S, Cluster
+from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
 from ottla.broker.controller import Controller
 from ottla.broker.data_lock import DataLock, Lock
 from ottla.broker.features import FEATURES
@@ -38,11 +38,11 @@ from ottla.broker.flusher import Flusher
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from ottla.broker.handlers.api_versions import Features
 from ottla.broker.housekeeping import Housekeeping
-from ottla.broker.known_produce import KnownProduce
 from ottla.broker.listening import BindListener, bind_listener
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.logs import Logs, WantedLog
 from ottla.broker.partition import Partition
+from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.registration import ensure_cluster_id, join_cluster
 from ottla.broker.replication import Replication
@@ -96,10 +96,11 @@ class Broker:
         self.cluster_id = ""
         self.image = ClusterImage()
         self.partitions: dict[tuple[str, int], Partition] = {}
-        self.hosting = object()
+        self.partitions_version = object()
         """Replaced by a new object whenever a partition is opened, removed or reconfigured, or its
-        leader or leader epoch changes. Fetch sessions and known_produce.py compare its identity."""
-        self.topics_looked_into: set[str] = set()
+        leader or leader epoch changes. Fetch sessions and produce_fast_path.py compare its
+        identity."""
+        self.topics_needing_records: set[str] = set()
         """Topics whose batches are decoded and checked before they are appended
         (core/produce.py)."""
         self.fetch_sessions = FetchSessionCache(
@@ -142,7 +143,7 @@ class Broker:
             self._lock.acquire(self.config.log_dirs)
             undo.callback(self._lock.release)
             undo.callback(self.logs.close)
-            undo.push_async_callback(self._end_threads)
+            undo.push_async_callback(self._stop_executor)
             await self._start(undo)
         except GeneratorExit:
             raise  # the event loop is closed: nothing can be awaited any more
@@ -162,7 +163,7 @@ class Broker:
         self._follower = ImageFollower(self.store, self.image, self._on_delta)
         undo.push_async_callback(self._follower.close)
         self.controller = Controller(self, self._follower, cluster=self.cluster)
-        undo.push_async_callback(self.controller.close, GOODBYE_S)
+        undo.push_async_callback(self.controller.close, SHUTDOWN_WRITE_TIMEOUT_S)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         known = None if owner is None else owner.cluster_id
         self.cluster_id = await ensure_cluster_id(self, known)
@@ -177,8 +178,8 @@ class Broker:
             # before new records are appended there, because the next recovery must check them.
             await self.logs.write_checkpoints()
         await self._serve(await self._adopt(), undo)
-        self.logs.settle()
-        self.logs.set_strays_aside()
+        self.logs.mark_registered()
+        self.logs.rename_strays()
         self.housekeeping.start()
         self.group_coordinator.start()
         self.transaction_coordinator.start()
@@ -211,7 +212,7 @@ class Broker:
             Router(),
             _server_config(self.config),
             monotonic=self.clock.monotonic,
-            known_produce=lambda: KnownProduce(self),
+            produce_fast_path=lambda: ProduceFastPath(self),
             bind=self._bind,
         )
         await server.start()
@@ -219,7 +220,7 @@ class Broker:
         undo.push_async_callback(server.stop, 0.0)
         if self.cluster is not None:
             undo.push_async_callback(self.cluster.abandon)
-            await self.cluster.join(self._endpoints(), clean_shutdown=self.logs.lost_nothing)
+            await self.cluster.join(self._endpoints(), clean_shutdown=self.logs.has_all_writes)
             self.controller.begin()
             return
         await join_cluster(
@@ -257,17 +258,17 @@ class Broker:
         await self.flusher.drain()
         # In a cluster a change may wait for ZooKeeper indefinitely; on a standalone broker it only
         # waits for the disk.
-        await self.controller.close(None if self.cluster is None else GOODBYE_S)
+        await self.controller.close(None if self.cluster is None else SHUTDOWN_WRITE_TIMEOUT_S)
         await self._follower.close()
         for task in list(self._tasks):
             task.cancel()
         await self.store.close()
         offline = {key for key, each in self.partitions.items() if each.offline_reason is not None}
         await self.run_blocking(lambda: self.logs.close(offline))
-        await self._end_threads()
+        await self._stop_executor()
         self._lock.release()
 
-    async def _end_threads(self) -> None:
+    async def _stop_executor(self) -> None:
         """Wait for the worker threads to finish, without blocking the event loop."""
         await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
@@ -312,25 +313,25 @@ class Broker:
         return None if self.cluster is None else self.cluster.replication
 
     @property
-    def leads_freely(self) -> bool:
+    def can_acknowledge_alone(self) -> bool:
         """Whether a leader here may acknowledge acks=1 without asking its followers: on a
         standalone broker, or while this broker has a lease and is not shutting down."""
-        return self.cluster is None or self.cluster.leads_freely
+        return self.cluster is None or self.cluster.can_acknowledge_alone
 
-    def proof_of_leading(self, partition: Partition) -> asyncio.Future[None] | None:
+    def leadership_proof(self, partition: Partition) -> asyncio.Future[None] | None:
         """Return a future to await before reporting something that only the leader can know.
 
         Returns None if no proof is needed: the broker is standalone or has a lease. The future
         fails with KafkaError if this broker no longer leads the partition."""
         if self.cluster is None or self.cluster.has_lease or partition.leadership is None:
             return None
-        return partition.proof(self.clock.monotonic())
+        return partition.wait_for_proof(self.clock.monotonic())
 
-    def check_may_lead(self, partition: Partition) -> None:
+    def check_can_prove_leadership(self, partition: Partition) -> None:
         """Raise KafkaError if leadership cannot be proved: this broker has no lease and is the only
         member of the ISR, so no follower can confirm it."""
         leadership = partition.leadership
-        if leadership is None or not leadership.is_alone:
+        if leadership is None or not leadership.is_sole_isr_member:
             return
         if self.cluster is not None and not self.cluster.has_lease:
             raise KafkaError(
@@ -382,9 +383,9 @@ class Broker:
     # ------------------------------------------------------------------- reacting to metadata
 
     def _on_delta(self, delta: ImageDelta) -> Awaitable[None]:
-        return self._react(delta)
+        return self._apply_delta(delta)
 
-    async def _react(self, delta: ImageDelta) -> None:
+    async def _apply_delta(self, delta: ImageDelta) -> None:
         if delta.broker_configs_changed:
             self._use_dynamic_config()
             for topic in self.image.topics.values():
@@ -402,9 +403,9 @@ class Broker:
             elif not is_replica:
                 self._drop_partition(key)
             elif self.cluster is not None:
-                self.cluster.replication.take_role(partition, change.topic, change.new)
+                self.cluster.replication.apply_role(partition, change.topic, change.new)
             else:
-                self.hosting = object()
+                self.partitions_version = object()
                 partition.leader_epoch = change.new.leader_epoch
         for topic in delta.topic_configs_changed:
             self._use_topic_config(topic)
@@ -427,7 +428,7 @@ class Broker:
             WantedLog(TopicPartition(topic.name, index), topic.topic_id, config)
             for index in indexes
         ]
-        self._note_if_looked_into(topic.name, config)
+        self._update_topics_needing_records(topic.name, config)
         await self._open(wanted)
 
     async def _open(self, wanted: Sequence[WantedLog]) -> None:
@@ -438,21 +439,23 @@ class Broker:
             if not missing:
                 return
             logs = await self.run_blocking(lambda: self.logs.open(missing))
-            self.logs.opened(logs)
-            self._host([log for log in logs if self._is_here(log.partition, log.topic_id)])
+            self.logs.register(logs)
+            self._register_logs(
+                [log for log in logs if self._has_replica(log.partition, log.topic_id)]
+            )
             for log in logs:
                 if log.partition not in self.partitions:
                     self._delete_log(log)
 
-    def _is_here(self, key: TopicPartition, topic_id: bytes) -> bool:
+    def _has_replica(self, key: TopicPartition, topic_id: bytes) -> bool:
         """Return whether the image assigns a replica of the partition to this broker."""
         topic = self.image.topics.get(key.topic)
         if topic is None or topic.topic_id != topic_id or key.partition >= len(topic.partitions):
             return False
         return self.node_id in topic.partitions[key.partition].replicas
 
-    def _host(self, logs: list[Log]) -> None:
-        self.hosting = object()
+    def _register_logs(self, logs: list[Log]) -> None:
+        self.partitions_version = object()
         for log in logs:
             topic = self.image.topics[log.partition.topic]
             partition = self.partitions[log.partition] = Partition(
@@ -464,7 +467,7 @@ class Broker:
                 partition.high_watermark = self.logs.high_watermark_of(log)
                 partition.is_leader = False
                 state = topic.partitions[log.partition.partition]
-                self.cluster.replication.take_role(partition, topic, state)
+                self.cluster.replication.apply_role(partition, topic, state)
             elif self._has_joined:
                 self.leader_changed(partition)
 
@@ -475,19 +478,19 @@ class Broker:
     async def open_missing(self) -> None:
         """Retry the logs that could not be opened because of an I/O error."""
         for key, wanted in list(self.logs.unopened.items()):
-            if not self._is_here(wanted.partition, wanted.topic_id):
+            if not self._has_replica(wanted.partition, wanted.topic_id):
                 self.logs.unopened.pop(key, None)
         await self._open(list(self.logs.unopened.values()))
 
-    def _note_if_looked_into(self, topic: str, config: TopicConfig) -> None:
+    def _update_topics_needing_records(self, topic: str, config: TopicConfig) -> None:
         if needs_records(config):
-            self.topics_looked_into.add(topic)
+            self.topics_needing_records.add(topic)
         else:
-            self.topics_looked_into.discard(topic)
+            self.topics_needing_records.discard(topic)
 
     def _drop_topic(self, topic: TopicImage) -> None:
-        self.hosting = object()
-        self.topics_looked_into.discard(topic.name)
+        self.partitions_version = object()
+        self.topics_needing_records.discard(topic.name)
         self.group_coordinator.topic_deleted(topic)
         self.transaction_coordinator.topic_deleted(topic)
         for index in range(len(topic.partitions)):
@@ -498,13 +501,13 @@ class Broker:
         partition = self.partitions.pop(key, None)
         if partition is None:
             return
-        self.hosting = object()
+        self.partitions_version = object()
         if self.cluster is not None:
             self.cluster.replication.forget(key)
             partition.follow(partition.leader_epoch)
             self.leader_changed(partition)
         self._delete_log(partition.log)
-        partition.wake_waiters()
+        partition.wake_delayed_fetches()
 
     def leader_changed(self, partition: Partition) -> None:
         """Start or stop the coordinator of a partition that this broker starts or stops leading."""
@@ -532,17 +535,17 @@ class Broker:
         return topic_config(self.config, topic.configs)
 
     def _use_topic_config(self, topic: TopicImage) -> None:
-        self.hosting = object()
+        self.partitions_version = object()
         config = self._topic_config(topic)
         for index in range(len(topic.partitions)):
             partition = self.partitions.get(TopicPartition(topic.name, index))
             if partition is not None:
                 partition.use_config(config)
-        self._note_if_looked_into(topic.name, config)
+        self._update_topics_needing_records(topic.name, config)
 
     def _use_dynamic_config(self) -> None:
-        of_this_broker, of_all = self.image.dynamic_configs(self.node_id)
-        self.config = self._static_config.with_dynamic(of_all, of_this_broker)
+        broker_configs, default_configs = self.image.dynamic_configs(self.node_id)
+        self.config = self._static_config.with_dynamic(default_configs, broker_configs)
         self.group_coordinator.use_config(self.config)
         if self._server is not None:
             self._server.config = _server_config(self.config)

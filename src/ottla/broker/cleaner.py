@@ -25,8 +25,8 @@ from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
 from ottla.broker.cleaner_checkpoints import CleanerCheckpoints
 from ottla.broker.compactor import (
+    CompactionCancelled,
     CompactionFailed,
-    CompactionUnwanted,
     Compactor,
     WorkerCompactor,
 )
@@ -46,7 +46,7 @@ from ottla.wire.records.errors import BatchError
 
 logger = logging.getLogger(__name__)
 
-LOGS_PER_TURN = 50
+LOGS_PER_YIELD = 50
 """Number of logs examined before the event loop does other work."""
 RETRY_MS = 60_000
 """Time for which a log is skipped after an I/O error."""
@@ -63,11 +63,11 @@ class CleanablePartition(Protocol):
     def last_stable_offset(self) -> int: ...
 
 
-class _Flusher(Protocol):
+class CleanerFlusher(Protocol):
     def wait_for(self, partition: Any, offset: int) -> Awaitable[None]: ...
 
 
-class _Housekeeping(Protocol):
+class CleanerHousekeeping(Protocol):
     def remove_segments_later(self, segments: list[Segment], delay_ms: int) -> None: ...
 
 
@@ -85,15 +85,15 @@ class CleanedBroker(Protocol):
         """Partitions by (topic, partition)."""
 
     @property
-    def flusher(self) -> _Flusher: ...
+    def flusher(self) -> CleanerFlusher: ...
 
     @property
-    def housekeeping(self) -> _Housekeeping: ...
+    def housekeeping(self) -> CleanerHousekeeping: ...
 
     async def run_blocking(self, work: Callable[[], Any]) -> Any: ...
 
 
-class _Excuse(NamedTuple):
+class _Skip(NamedTuple):
     """A log that is skipped until `until_ms`, or for good if that is None."""
 
     log: Log
@@ -108,7 +108,7 @@ class Cleaner:
         self._compactor = compactor or WorkerCompactor()
         self._checkpoints = CleanerCheckpoints(broker.fs, self._find_log, broker.run_blocking)
         self._in_progress: set[TopicPartition] = set()
-        self._excused: dict[TopicPartition, _Excuse] = {}
+        self._skipped: dict[TopicPartition, _Skip] = {}
 
     def is_cleaning(self, partition: TopicPartition) -> bool:
         """Return whether the partition is being cleaned. Retention skips it then, because deleting
@@ -117,8 +117,8 @@ class Cleaner:
 
     def is_uncleanable(self, partition: TopicPartition) -> bool:
         """Return whether cleaning the partition has failed for good."""
-        excuse = self._excused.get(partition)
-        return excuse is not None and excuse.until_ms is None
+        skip = self._skipped.get(partition)
+        return skip is not None and skip.until_ms is None
 
     # ------------------------------------------------------------------------------------ loop
 
@@ -128,7 +128,7 @@ class Cleaner:
         running: set[asyncio.Task[None]] = set()
         try:
             while True:
-                await self._begin_what_is_due(running)
+                await self._start_due(running)
                 backoff_s = self._broker.config.log_cleaner_backoff_ms / 1000
                 if running:
                     await asyncio.wait(
@@ -142,11 +142,11 @@ class Cleaner:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def _begin_what_is_due(self, running: set[asyncio.Task[None]]) -> None:
+    async def _start_due(self, running: set[asyncio.Task[None]]) -> None:
         try:
             await self._checkpoints.drop_deleted()
             while len(running) < self._broker.config.log_cleaner_threads:
-                dirty = await self.find_filthiest()
+                dirty = await self.find_dirtiest()
                 if dirty is None:
                     return
                 self._in_progress.add(dirty.log.partition)
@@ -156,31 +156,31 @@ class Cleaner:
         except Exception:
             logger.exception("Could not select logs for compaction; retrying later")
 
-    async def find_filthiest(self) -> DirtyLog | None:
+    async def find_dirtiest(self) -> DirtyLog | None:
         """Return the due log with the highest dirty ratio, or None."""
-        filthiest: DirtyLog | None = None
+        dirtiest: DirtyLog | None = None
         for number, partition in enumerate(list(self._broker.partitions.values())):
-            if number % LOGS_PER_TURN == LOGS_PER_TURN - 1:
+            if number % LOGS_PER_YIELD == LOGS_PER_YIELD - 1:
                 await asyncio.sleep(0)
             if not self._may_clean(partition.log):
                 continue
             dirty = self._assess(partition)
             if dirty is None or not dirty.is_due:
                 continue
-            if filthiest is None or dirty.dirty_ratio > filthiest.dirty_ratio:
-                filthiest = dirty
-        return filthiest
+            if dirtiest is None or dirty.dirty_ratio > dirtiest.dirty_ratio:
+                dirtiest = dirty
+        return dirtiest
 
     def _may_clean(self, log: Log) -> bool:
         key = log.partition
         if not log.config.compact or key in self._in_progress or log.is_truncating:
             return False
-        excuse = self._excused.get(key)
-        if excuse is None:
+        skip = self._skipped.get(key)
+        if skip is None:
             return True
-        is_over = excuse.until_ms is not None and excuse.until_ms <= self._broker.clock.time_ms()
-        if excuse.log is not log or is_over:
-            del self._excused[key]
+        is_over = skip.until_ms is not None and skip.until_ms <= self._broker.clock.time_ms()
+        if skip.log is not log or is_over:
+            del self._skipped[key]
             return True
         return False
 
@@ -207,9 +207,9 @@ class Cleaner:
         try:
             await self._clean(dirty)
             is_done = True
-        except CompactionUnwanted:
+        except CompactionCancelled:
             logger.info("%s changed during compaction; retrying", log.partition)
-            self._excuse(log, self._broker.config.log_cleaner_backoff_ms)
+            self._skip(log, self._broker.config.log_cleaner_backoff_ms)
         except CompactionFailed as error:
             self._failed(log, str(error), is_transient=error.is_transient)
         except (KafkaError, OSError) as error:
@@ -245,7 +245,7 @@ class Cleaner:
             lambda: self._find_log(log.partition) is log,
         )
         if self._find_log(log.partition) is not log:
-            raise CompactionUnwanted
+            raise CompactionCancelled
         await self._checkpoints.put(log, result.next_dirty_offset)
         _report(log, current, result, clock.monotonic() - began)
 
@@ -253,15 +253,15 @@ class Cleaner:
         """Wait until the section to clean is on disk, then assess the log again."""
         partition = self._broker.partitions.get(dirty.log.partition)
         if partition is None or partition.log is not dirty.log:
-            raise CompactionUnwanted
+            raise CompactionCancelled
         if dirty.log.recovery_point >= dirty.end_offset:
             return dirty
         await self._broker.flusher.wait_for(partition, dirty.end_offset)
         current = self._assess(partition)
         if current is None or not current.dirty_bytes:
-            raise CompactionUnwanted
+            raise CompactionCancelled
         if current.end_offset > dirty.log.recovery_point:
-            raise CompactionUnwanted
+            raise CompactionCancelled
         return current
 
     async def _swap(self, planned: CompactionPlan, cleaned: CleanedSegment) -> None:
@@ -271,7 +271,7 @@ class Cleaner:
         await self._broker.run_blocking(new.commit_cleaned)
         try:
             sources = self._sources(planned, cleaned)
-        except CompactionUnwanted:
+        except CompactionCancelled:
             await self._broker.run_blocking(new.remove)
             raise
         old = log.swap_segments(new, sources)
@@ -280,10 +280,10 @@ class Cleaner:
 
     def _sources(self, planned: CompactionPlan, cleaned: CleanedSegment) -> list[Segment]:
         if self._find_log(planned.log.partition) is not planned.log or planned.log.is_truncating:
-            raise CompactionUnwanted
+            raise CompactionCancelled
         sources = planned.sources_of(cleaned)
         if sources is None:
-            raise CompactionUnwanted
+            raise CompactionCancelled
         return sources
 
     def _limits(self) -> CleanerLimits:
@@ -305,16 +305,16 @@ class Cleaner:
     def _failed(self, log: Log, message: str, *, is_transient: bool) -> None:
         if is_transient:
             logger.warning("Could not compact %s, retrying: %s", log.partition, message)
-            self._excuse(log, RETRY_MS)
+            self._skip(log, RETRY_MS)
         else:
             logger.error(
                 "Could not compact %s; marking it as uncleanable: %s", log.partition, message
             )
-            self._excused[log.partition] = _Excuse(log, None)
+            self._skipped[log.partition] = _Skip(log, None)
 
-    def _excuse(self, log: Log, delay_ms: int) -> None:
+    def _skip(self, log: Log, delay_ms: int) -> None:
         until_ms = self._broker.clock.time_ms() + delay_ms
-        self._excused[log.partition] = _Excuse(log, until_ms)
+        self._skipped[log.partition] = _Skip(log, until_ms)
 
 
 def _report(log: Log, dirty: DirtyLog, result: CompactionResult, seconds: float) -> None:

@@ -20,7 +20,7 @@ from ottla.storage.log import Log
 logger = logging.getLogger(__name__)
 
 
-class _Clean(NamedTuple):
+class _CleanOffset(NamedTuple):
     offset: int
     topic_id: bytes
     data_directory: str
@@ -38,7 +38,7 @@ class CleanerCheckpoints:
         self._fs = fs
         self._find_log = find_log
         self._run_blocking = run_blocking
-        self._clean: dict[TopicPartition, _Clean] = {}
+        self._clean: dict[TopicPartition, _CleanOffset] = {}
         self._writing = asyncio.Lock()
 
     async def load(self, data_directories: Iterable[str]) -> None:
@@ -48,7 +48,7 @@ class CleanerCheckpoints:
             for partition, offset in offsets.items():
                 log = self._find_log(partition)
                 if log is not None and _data_directory(log) == directory:
-                    self._clean[partition] = _Clean(offset, log.topic_id, directory)
+                    self._clean[partition] = _CleanOffset(offset, log.topic_id, directory)
 
     def _read(self, data_directory: str) -> dict[TopicPartition, int]:
         try:
@@ -59,11 +59,11 @@ class CleanerCheckpoints:
 
     def get(self, log: Log) -> int | None:
         clean = self._clean.get(log.partition)
-        return clean.offset if clean is not None and _is_of(clean, log) else None
+        return clean.offset if clean is not None and _belongs_to(clean, log) else None
 
     async def put(self, log: Log, offset: int) -> None:
         directory = _data_directory(log)
-        self._clean[log.partition] = _Clean(offset, log.topic_id, directory)
+        self._clean[log.partition] = _CleanOffset(offset, log.topic_id, directory)
         await self._write([directory])
 
     async def drop_deleted(self) -> None:
@@ -71,7 +71,7 @@ class CleanerCheckpoints:
         gone = {
             partition: clean
             for partition, clean in self._clean.items()
-            if (log := self._find_log(partition)) is None or not _is_of(clean, log)
+            if (log := self._find_log(partition)) is None or not _belongs_to(clean, log)
         }
         for partition in gone:
             del self._clean[partition]
@@ -90,7 +90,7 @@ class CleanerCheckpoints:
                 )
 
 
-def _is_of(clean: _Clean, log: Log) -> bool:
+def _belongs_to(clean: _CleanOffset, log: Log) -> bool:
     return clean.topic_id == log.topic_id and clean.data_directory == _data_directory(log)
 
 

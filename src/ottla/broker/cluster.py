@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
-GOODBYE_S = 1.0
+SHUTDOWN_WRITE_TIMEOUT_S = 1.0
 """Time limit of a stopping broker for writes to ZooKeeper that only speed up the other brokers."""
-MIN_PATIENCE_S = 5.0
+MIN_TAKEOVER_WAIT_S = 5.0
 DRAIN_POLL_S = 0.05
 
 
@@ -63,7 +63,7 @@ class Cluster:
         self._is_draining = False
         self._checkpoints: asyncio.Task[None] | None = None
         self._is_joining = False
-        self._has_everything = True
+        self._data_is_complete = True
         """Whether the next incarnation has all data that the last registered one had."""
         self._rejoining: asyncio.Task[None] | None = None
 
@@ -79,7 +79,7 @@ class Cluster:
         return self._lease.is_held
 
     @property
-    def leads_freely(self) -> bool:
+    def can_acknowledge_alone(self) -> bool:
         """Whether a leader here may acknowledge without asking its followers: it has a lease and is
         not handing over its partitions."""
         return self._lease.is_held and not self._is_draining
@@ -89,13 +89,13 @@ class Cluster:
         return self.controller.brokers
 
     def dead_brokers(self) -> Collection[int]:
-        return self.controller.dead().keys()
+        return self.controller.dead_brokers().keys()
 
-    async def ask_to_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
+    async def forward_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
         return await self.forwarding.create_topics(requested)
 
     def _lease_regained(self) -> None:
-        self.controller.count_anew()
+        self.controller.restart_lease_expiry()
         self.replication.lease_regained()
 
     # ------------------------------------------------------------------------- joining, leaving
@@ -111,7 +111,7 @@ class Cluster:
             UserError: Another broker with the same `node.id` is alive.
         """
         self._endpoints = endpoints
-        self._has_everything = clean_shutdown
+        self._data_is_complete = clean_shutdown
         self._is_joining = True
         self._broker.store.on_session_lost(self._session_lost)
         self.controller.observe()
@@ -125,9 +125,11 @@ class Cluster:
         await self._lease.start()
         self.replication.start()
         self.controller.start()
-        self._checkpoints = asyncio.create_task(self._keep_high_watermarks(), name="watermarks")
+        self._checkpoints = asyncio.create_task(
+            self._checkpoint_high_watermarks(), name="watermarks"
+        )
 
-    async def _keep_high_watermarks(self) -> None:
+    async def _checkpoint_high_watermarks(self) -> None:
         logs, config = self._broker.logs, self._broker.config
         logs.high_watermark = self._high_watermark
         while True:
@@ -144,7 +146,7 @@ class Cluster:
     async def _register(self) -> None:
         registration, revision = await self._new_incarnation()
         # From now on only the session can be lost, not the data: the log remains complete.
-        self._has_everything = True
+        self._data_is_complete = True
         await self._broker.applied(revision)
         if not self._is_alive_as(registration.incarnation):
             raise SessionLostAgain
@@ -166,7 +168,7 @@ class Cluster:
     async def _new_incarnation(self) -> tuple[BrokerRegistration, int]:
         """Register a new incarnation. If the node of a former session still exists, wait until
         that session ends or its process is known to be dead."""
-        clean, owner = self._has_everything, self._broker.data_owner
+        clean, owner = self._data_is_complete, self._broker.data_owner
         node_id = self._broker.node_id
         # These nodes may change meanwhile: ZooKeeper ends the former session, or another broker
         # becomes the controller.
@@ -177,11 +179,11 @@ class Cluster:
                 return await register(self._broker, self._endpoints, clean, replacing, owner)
             except TxnConflict as conflict:
                 if conflict.path == tree.live_path(node_id):
-                    replacing = await self._former_is_dead() if replacing is None else None
+                    replacing = await self._wait_for_former_process() if replacing is None else None
                 elif conflict.path not in may_vanish:
                     raise
 
-    async def _former_is_dead(self) -> Sequence[Check]:
+    async def _wait_for_former_process(self) -> Sequence[Check]:
         """Wait until the process of the former session is known to be dead.
 
         It is dead if it had locked the directories that this process has locked now, because the
@@ -191,11 +193,11 @@ class Cluster:
         Returns:
             Checks that must still hold when the new incarnation takes its place.
         """
-        if await self._had_the_same_lock():
+        if await self._former_held_same_lock():
             return ()
         node_id, lease_s = self._broker.node_id, self._broker.config.broker_lease_ms / 1000
         try:
-            async with asyncio.timeout(max(2 * lease_s, MIN_PATIENCE_S)):
+            async with asyncio.timeout(max(2 * lease_s, MIN_TAKEOVER_WAIT_S)):
                 while True:
                     version = self.controller.expired_leases().get(node_id)
                     if version is not None:
@@ -207,7 +209,7 @@ class Cluster:
                 "different node.id for this broker."
             ) from None
 
-    async def _had_the_same_lock(self) -> bool:
+    async def _former_held_same_lock(self) -> bool:
         path, owner = tree.live_path(self._broker.node_id), self._broker.data_owner
         nodes, _ = await self._broker.store.load(path)
         former = nodes.get(path)
@@ -241,7 +243,7 @@ class Cluster:
         except OSError as error:
             logger.warning("Could not write the high watermark checkpoints: %s", error)
         try:
-            async with asyncio.timeout(GOODBYE_S):
+            async with asyncio.timeout(SHUTDOWN_WRITE_TIMEOUT_S):
                 await self.controller.hand_over()
                 await self._lease.release()
         except TimeoutError:
@@ -281,12 +283,12 @@ class Cluster:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._announce_drain(min(timeout_ms, config.zookeeper_session_timeout_ms))
-                await self._drained()
+                await self._wait_until_drained()
         except TimeoutError:
             logger.warning(
                 "Shutting down as the leader of %d partitions: no other replica took over "
                 "within %d ms",
-                sum(1 for _ in self._led()),
+                sum(1 for _ in self._led_partitions()),
                 timeout_ms,
             )
         except (TxnConflict, KafkaError) as error:
@@ -304,11 +306,11 @@ class Cluster:
                 ErrorCode.BROKER_NOT_AVAILABLE, f"ZooKeeper did not respond within {timeout_ms} ms"
             ) from None
 
-    async def _drained(self) -> None:
-        while self._leads_what_others_could():  # noqa: ASYNC110 the image has many readers, no events
+    async def _wait_until_drained(self) -> None:
+        while self._leads_transferable_partitions():  # noqa: ASYNC110 the image has many readers, no events
             await asyncio.sleep(DRAIN_POLL_S)
 
-    def _leads_what_others_could(self) -> bool:
+    def _leads_transferable_partitions(self) -> bool:
         """Return whether the controller would find another leader for a partition led here. Brokers
         that are shutting down are no candidates, so a cluster that stops as a whole does not
         wait."""
@@ -317,10 +319,10 @@ class Cluster:
         return any(
             (new := elect(state, brokers, lambda: False)) is not None
             and new.leader not in (me, NO_LEADER)
-            for state in self._led()
+            for state in self._led_partitions()
         )
 
-    def _led(self) -> Iterator[PartitionState]:
+    def _led_partitions(self) -> Iterator[PartitionState]:
         for topic in self._broker.image.topics.values():
             for state in topic.partitions:
                 if state.leader == self._broker.node_id:

@@ -84,7 +84,7 @@ class ClusterController:
         self._epoch: int | None = None
         """Controller epoch while this broker is the controller, else None."""
         self._unwatch_leases: Callable[[], None] = _nothing
-        self._something = asyncio.Event()
+        self._wake = asyncio.Event()
         self._balance_at: float | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -98,21 +98,21 @@ class ClusterController:
         """Return the brokers whose lease has certainly expired -> version of the lease node."""
         return self._leases.expired(self._broker.clock.monotonic())
 
-    def count_anew(self) -> None:
+    def restart_lease_expiry(self) -> None:
         """Restart the expiry timers of all leases after this broker was cut off from the store."""
-        self._leases.begin_anew(self._broker.clock.monotonic())
-        self._note_silent()
-        self._something.set()
+        self._leases.restart_expiry(self._broker.clock.monotonic())
+        self._mark_dead_brokers()
+        self._wake.set()
 
-    def dead(self) -> dict[int, int]:
+    def dead_brokers(self) -> dict[int, int]:
         """Like `expired_leases`, but empty while this broker has no lease itself: it may be the
         one that is cut off."""
         return self.expired_leases() if self._has_lease() else {}
 
-    def _note_silent(self) -> None:
+    def _mark_dead_brokers(self) -> None:
         """Mark dead brokers in the image, so that Metadata stops listing them before ZooKeeper ends
         their sessions."""
-        self._broker.image.note_silent(self.dead())
+        self._broker.image.set_presumed_dead(self.dead_brokers())
 
     def start(self) -> None:
         """Start the loop. Call it when the broker is registered and the image shows it."""
@@ -143,13 +143,13 @@ class ClusterController:
 
     def image_changed(self) -> None:
         """Run the loop again: brokers, partitions or the controller have changed."""
-        self._something.set()
+        self._wake.set()
 
     # ------------------------------------------------------------------------------- the loop
 
     async def _run(self) -> None:
         while True:
-            self._something.clear()
+            self._wake.clear()
             try:
                 await self._once()
             except KafkaError as error:
@@ -164,14 +164,14 @@ class ClusterController:
                 continue
             try:
                 async with asyncio.timeout(self._wait_s()):
-                    await self._something.wait()
+                    await self._wake.wait()
             except TimeoutError:
                 pass
 
     async def _once(self) -> None:
         image, node_id = self._broker.image, self._broker.node_id
-        self._note_silent()
-        expired = self.dead()
+        self._mark_dead_brokers()
+        expired = self.dead_brokers()
         if image.controller_id == NO_CONTROLLER or (
             image.controller_id in expired and image.controller_id != node_id
         ):
@@ -181,7 +181,7 @@ class ClusterController:
             self._resign()
         else:
             if self._epoch != image.controller_epoch:
-                self._take_office(image.controller_epoch)
+                self._become_controller(image.controller_epoch)
             await self._elect_leaders()
             await self._complete_reassignments()
             await self._balance()
@@ -227,7 +227,7 @@ class ClusterController:
         else:
             logger.info("Broker %d is now the controller", node_id)
 
-    def _take_office(self, epoch: int) -> None:
+    def _become_controller(self, epoch: int) -> None:
         self._epoch = epoch
         self._balance_soon()
 
@@ -244,12 +244,12 @@ class ClusterController:
             broker_id = int(path[len(tree.LEASES) :])
             if tree.decode(node).get("released"):
                 self._leases.released(broker_id, node.version)
-                self._something.set()
+                self._wake.set()
                 continue
             if broker_id in self._leases.expired(now):
-                self._something.set()  # the broker has returned
+                self._wake.set()  # the broker has returned
             self._leases.observed(broker_id, now, node.version)
-        self._note_silent()
+        self._mark_dead_brokers()
 
     # ------------------------------------------------------------------------------- elections
 
@@ -260,7 +260,7 @@ class ClusterController:
         return Brokers(image.brokers, leasing, alive, frozenset(image.draining))
 
     async def _elect_leaders(self) -> None:
-        expired = self.dead()
+        expired = self.dead_brokers()
         brokers = self._brokers(expired)
         topics = list(self._broker.image.topics.values())
         changes = decide_leaders(topics, brokers, self._allows_unclean)
@@ -272,10 +272,10 @@ class ClusterController:
     @property
     def brokers(self) -> Brokers:
         """The brokers as elections see them now."""
-        return self._brokers(self.dead())
+        return self._brokers(self.dead_brokers())
 
     async def _complete_reassignments(self) -> None:
-        expired = self.dead()
+        expired = self.dead_brokers()
         topics = self._broker.image.topics.values()
         changes = decide_completions(topics, self._brokers(expired))
         if changes:
@@ -298,7 +298,7 @@ class ClusterController:
         self._balance_at = None
         if not self._broker.config.auto_leader_rebalance_enable:
             return
-        expired = self.dead()
+        expired = self.dead_brokers()
         brokers = self._brokers(expired)
         changes = [
             LeadershipChange(topic, index, better)
@@ -329,7 +329,7 @@ class ClusterController:
             except TxnConflict as conflict:
                 # The image will show what has changed; meanwhile the other batches may succeed.
                 logger.info("The cluster changed during a leader election, retrying: %s", conflict)
-                self._something.set()
+                self._wake.set()
                 await asyncio.sleep(RETRY_S)
 
     def _checks(self, batch: Sequence[LeadershipChange], expired: Mapping[int, int]) -> list[Check]:

@@ -4,7 +4,7 @@
          └─► queue of the leader ─► one request at a time, with all that wait ─► responses
 
 Nothing is retried here. The caller gets the result of each marker and tries again, which looks up
-the leader again (transaction_coordinator.py, core/txn/marker_answers.py). The sender waits for an
+the leader again (transaction_coordinator.py, core/txn/marker_responses.py). The sender waits for an
 unresponsive leader only as long as the image names it as the leader."""
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 REQUEST_TIMEOUT_S = 30.0
-LOOK_AT_LEADERS_S = 0.25
+LEADER_CHECK_INTERVAL_S = 0.25
 MAX_MARKERS_PER_REQUEST = 1_000
 MIN_VERSION = 1
 
 
-class _Unsent(NamedTuple):
+class _PendingMarker(NamedTuple):
     key: TopicPartition
     marker: Marker
     on_written: OnWritten
@@ -41,7 +41,7 @@ class ClusterMarkers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._local = LocalMarkers(broker)
-        self._senders: dict[int, _Sender] = {}
+        self._senders: dict[int, _MarkerSender] = {}
 
     def write(self, partition: TopicPartition, marker: Marker, on_written: OnWritten) -> None:
         broker = self._broker
@@ -58,21 +58,21 @@ class ClusterMarkers:
         else:
             sender = self._senders.get(leader)
             if sender is None:
-                sender = self._senders[leader] = _Sender(broker, cluster.marker_peers, leader)
-            sender.add(_Unsent(partition, marker, on_written))
+                sender = self._senders[leader] = _MarkerSender(broker, cluster.marker_peers, leader)
+            sender.add(_PendingMarker(partition, marker, on_written))
 
 
-class _Sender:
+class _MarkerSender:
     """The queue of markers for one broker."""
 
     def __init__(self, broker: Broker, peers: Peers, leader: int) -> None:
         self._broker = broker
         self._peers = peers
         self._leader = leader
-        self._unsent: list[_Unsent] = []
+        self._unsent: list[_PendingMarker] = []
         self._is_running = False
 
-    def add(self, unsent: _Unsent) -> None:
+    def add(self, unsent: _PendingMarker) -> None:
         self._unsent.append(unsent)
         if not self._is_running:
             self._is_running = True
@@ -89,11 +89,11 @@ class _Sender:
         finally:
             self._is_running = False
 
-    def _next_batch(self) -> list[_Unsent]:
+    def _next_batch(self) -> list[_PendingMarker]:
         """Remove the markers for the next request from the queue. Responses identify a marker only
         by its producer ID, so a request never contains two different markers of one producer."""
-        batch: list[_Unsent] = []
-        left: list[_Unsent] = []
+        batch: list[_PendingMarker] = []
+        left: list[_PendingMarker] = []
         markers: dict[int, Marker] = {}
         for each in self._unsent:
             known = markers.setdefault(each.marker.producer.id, each.marker)
@@ -102,8 +102,10 @@ class _Sender:
         self._unsent = left
         return batch
 
-    async def _send(self, batch: list[_Unsent]) -> dict[tuple[int, TopicPartition], ErrorCode]:
-        asking = asyncio.ensure_future(
+    async def _send(
+        self, batch: list[_PendingMarker]
+    ) -> dict[tuple[int, TopicPartition], ErrorCode]:
+        request = asyncio.ensure_future(
             self._peers.request(
                 self._leader,
                 Api.WRITE_TXN_MARKERS,
@@ -113,20 +115,20 @@ class _Sender:
             )
         )
         try:
-            while not (await asyncio.wait({asking}, timeout=LOOK_AT_LEADERS_S))[0]:
+            while not (await asyncio.wait({request}, timeout=LEADER_CHECK_INTERVAL_S))[0]:
                 if not self._leads_any(batch):
                     return {}
-            return _codes(asking.result())
+            return _codes(request.result())
         except ClientError:
             return {}
         finally:
-            asking.cancel()
+            request.cancel()
 
-    def _leads_any(self, batch: list[_Unsent]) -> bool:
+    def _leads_any(self, batch: list[_PendingMarker]) -> bool:
         return any(self._broker.leader_of(each.key) == self._leader for each in batch)
 
 
-def _request(batch: list[_Unsent]) -> dict[str, Any]:
+def _request(batch: list[_PendingMarker]) -> dict[str, Any]:
     partitions: dict[Marker, dict[str, list[int]]] = {}
     for key, marker, _ in batch:
         partitions.setdefault(marker, {}).setdefault(key.topic, []).append(key.partition)
@@ -147,12 +149,12 @@ def _request(batch: list[_Unsent]) -> dict[str, Any]:
     }
 
 
-def _codes(answer: Any) -> dict[tuple[int, TopicPartition], ErrorCode]:
+def _codes(response: Any) -> dict[tuple[int, TopicPartition], ErrorCode]:
     return {
-        (marker.producer_id, TopicPartition(topic.name, told.partition_index)): ErrorCode(
-            told.error_code
+        (marker.producer_id, TopicPartition(topic.name, result.partition_index)): ErrorCode(
+            result.error_code
         )
-        for marker in answer.markers
+        for marker in response.markers
         for topic in marker.topics
-        for told in topic.partitions
+        for result in topic.partitions
     }

@@ -19,19 +19,19 @@ import ottla
 from ottla.base.ports import FileSystem
 from ottla.storage.compaction import compact
 from ottla.storage.compaction_job import (
-    Answer,
     CleanedSegment,
     CompactionFailure,
     CompactionJob,
     CompactionResult,
-    decode_answer,
+    WorkerMessage,
+    decode_message,
 )
 from ottla.wire.records.errors import BatchError
 
 WORKER = "ottla.storage.compaction_worker"
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_ERROR_BYTES = 4096
-LOOK_AGAIN_S = 1.0
+POLL_INTERVAL_S = 1.0
 """Interval between checks whether the result is still wanted."""
 
 OnCleaned = Callable[[CleanedSegment], Awaitable[None]]
@@ -46,7 +46,7 @@ class CompactionFailed(Exception):
         self.is_transient = is_transient
 
 
-class CompactionUnwanted(Exception):
+class CompactionCancelled(Exception):
     """A compaction that was stopped because its log changed."""
 
 
@@ -65,7 +65,7 @@ class Compactor(Protocol):
 
         Raises:
             CompactionFailed: The job failed.
-            CompactionUnwanted: `is_wanted` returned False. What `on_cleaned` raises is passed on.
+            CompactionCancelled: `is_wanted` returned False. What `on_cleaned` raises is passed on.
         """
 
 
@@ -102,10 +102,10 @@ class WorkerCompactor:
                 f"could not start a compaction worker: {error}", is_transient=True
             ) from error
         try:
-            await _give(process, job)
-            return await _follow(process, on_cleaned, is_wanted)
+            await _send_job(process, job)
+            return await _read_results(process, on_cleaned, is_wanted)
         finally:
-            await _end(process)
+            await _kill(process)
 
 
 async def _start_worker() -> Process:
@@ -123,51 +123,53 @@ async def _start_worker() -> Process:
     )
 
 
-async def _give(process: Process, job: CompactionJob) -> None:
+async def _send_job(process: Process, job: CompactionJob) -> None:
     """Send the job. The pipe stays open; the worker stops when it is closed."""
     assert process.stdin is not None
     process.stdin.write(job.to_json().encode() + b"\n")
     try:
         await process.stdin.drain()
     except ConnectionError:
-        pass  # the worker has died already; `_died` reports why
+        pass  # the worker has died already; `_exit_error` reports why
 
 
-async def _follow(process: Process, on_cleaned: OnCleaned, is_wanted: IsWanted) -> CompactionResult:
+async def _read_results(
+    process: Process, on_cleaned: OnCleaned, is_wanted: IsWanted
+) -> CompactionResult:
     while True:
-        answer = await _next_answer(process, is_wanted)
-        if isinstance(answer, CompactionResult):
-            return answer
-        if isinstance(answer, CompactionFailure):
-            raise CompactionFailed(answer.message, is_transient=answer.is_transient)
-        await on_cleaned(answer)
+        message = await _next_message(process, is_wanted)
+        if isinstance(message, CompactionResult):
+            return message
+        if isinstance(message, CompactionFailure):
+            raise CompactionFailed(message.message, is_transient=message.is_transient)
+        await on_cleaned(message)
 
 
-async def _next_answer(process: Process, is_wanted: IsWanted) -> Answer:
+async def _next_message(process: Process, is_wanted: IsWanted) -> WorkerMessage:
     assert process.stdout is not None
     while is_wanted():
         try:
-            line = await asyncio.wait_for(process.stdout.readline(), LOOK_AGAIN_S)
+            line = await asyncio.wait_for(process.stdout.readline(), POLL_INTERVAL_S)
         except TimeoutError:
             continue
         if not line:
-            raise await _died(process)
-        return decode_answer(line)
-    raise CompactionUnwanted
+            raise await _exit_error(process)
+        return decode_message(line)
+    raise CompactionCancelled
 
 
-async def _died(process: Process) -> CompactionFailed:
+async def _exit_error(process: Process) -> CompactionFailed:
     """Return the reason why a worker exited without a result. If it was killed (memory was short,
     say), a retry may succeed."""
     assert process.stderr is not None
     code = await process.wait()
-    said = (await process.stderr.read(MAX_LINE_BYTES))[-MAX_ERROR_BYTES:]
-    lines = said.decode("utf-8", "replace").strip().splitlines()
+    output = (await process.stderr.read(MAX_LINE_BYTES))[-MAX_ERROR_BYTES:]
+    lines = output.decode("utf-8", "replace").strip().splitlines()
     message = f"the compaction worker exited with code {code}" + (f": {lines[-1]}" if lines else "")
     return CompactionFailed(message, is_transient=code < 0)
 
 
-async def _end(process: Process) -> None:
+async def _kill(process: Process) -> None:
     """Kill the worker if it is still running; it has nothing to clean up."""
     if process.returncode is None:
         try:

@@ -1,22 +1,22 @@
 """A client connection: requests in, responses out in the order of the requests.
 
-The connection serves requests while no bit of `_held_up` is set. While any is set, the socket is
+The connection serves requests while no bit of `_paused` is set. While any is set, the socket is
 not read and frames that were already received are kept:
 
     bit       set when                                          cleared when
-    TURN      `FRAMES_PER_TURN` requests were served at once    the next loop iteration begins
+    YIELDING  `FRAMES_PER_WAKEUP` requests were served at once  the next loop iteration begins
     WRITING   the client does not read: unsent bytes            the socket has taken them
               accumulate, in memory or in files
     TASK      a coroutine serves a request                      it is done
-    PARKED    too many, or too large, responses wait for an     a response has been sent
+    PENDING   too many, or too large, responses wait for an     a response has been sent
               earlier one, or a request must be alone
     MEMORY    a large frame waits for the request budget        the budget grants it
     ARRIVING  connections arrive faster than allowed            the connection rate admits it
     ENDING    the connection is being closed                    never
 
 Responses that are ready in the same wake-up as their requests are sent in one write. Once a request
-is parked (its handler returned a future or a coroutine), its response and those of all later
-requests go through `_parked`, in order. Everything complete at the front of that queue is written
+is pending (its handler returned a future or a coroutine), its response and those of all later
+requests go through `_pending`, in order. Everything complete at the front of that queue is written
 together, once per iteration of the event loop. Records that are still in files are sent past the
 transport (file_sender.py); nothing else is sent until they are.
 
@@ -34,19 +34,19 @@ from ottla.base.errors import KafkaError
 from ottla.base.ports import Piece, ReadableBuffer
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.file_sender import FileSender
-from ottla.broker.known_produce import KnownProduce
-from ottla.broker.router import ANSWERED_ALONE, RequestRefused, decode, encode
+from ottla.broker.produce_fast_path import ProduceFastPath
+from ottla.broker.router import EXCLUSIVE_APIS, RequestRejected, decode, encode
 from ottla.net.backpressure import write_pieces
-from ottla.net.same_machine import do_not_pace
+from ottla.net.same_machine import disable_pacing
 from ottla.wire.codec import DecodeError
 from ottla.wire.frame import FrameReader, FrameRefused
 
 if TYPE_CHECKING:
     from ottla.broker.server import Server
 
-FRAMES_PER_TURN = 128
+FRAMES_PER_WAKEUP = 128
 """Requests of one client served at once before other connections get their chance."""
-MAX_PARKED = 256
+MAX_PENDING = 256
 MAX_HELD_BYTES = 16 * 1024
 """Size of responses waiting for an earlier one, above which no further request is served."""
 HIGH_WATER_BYTES = 16 * 1024
@@ -55,16 +55,16 @@ LOW_WATER_BYTES = 0
 
 PRODUCE = 0
 
-TURN = 1
+YIELDING = 1
 WRITING = 2
 TASK = 4
-PARKED = 8
+PENDING = 8
 MEMORY = 16
 ENDING = 32
 ARRIVING = 64
 
 
-class ParkedAnswer:
+class PendingResponse:
     """The place of a response in the queue, and the callback of the future that completes it."""
 
     __slots__ = ("connection", "context", "future", "held_bytes", "is_task", "pieces")
@@ -87,11 +87,11 @@ class ParkedAnswer:
     @property
     def is_droppable(self) -> bool:
         """Whether the response can be abandoned: the request changes nothing and is not done."""
-        return self.pieces is None and self.context.api_key in ANSWERED_ALONE
+        return self.pieces is None and self.context.api_key in EXCLUSIVE_APIS
 
     def __call__(self, future: asyncio.Future[Body | None]) -> None:
         self.future = None
-        self.connection.answered(self, future)
+        self.connection.response_ready(self, future)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -99,9 +99,9 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_held_bytes",
-        "_held_up",
-        "_known_produce",
-        "_parked",
+        "_paused",
+        "_produce_fast_path",
+        "_pending",
         "_sender",
         "_transport",
         "active",
@@ -120,9 +120,9 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = ""
         self.reader = FrameReader(server.request_memory)
         self._transport: asyncio.Transport | None = None
-        self._held_up = 0
-        self._known_produce: KnownProduce | None = None
-        self._parked: deque[ParkedAnswer] | None = None
+        self._paused = 0
+        self._produce_fast_path: ProduceFastPath | None = None
+        self._pending: deque[PendingResponse] | None = None
         self._held_bytes = 0
         self._sender: FileSender | None = None
         self.flush_is_due = False
@@ -138,14 +138,14 @@ class Connection(asyncio.BufferedProtocol):
         address = stream.get_extra_info("peername")
         self.peer = address[0] if address else "unknown"
         if not self.server.admit(self):
-            self._held_up = ENDING
+            self._paused = ENDING
             stream.abort()
             return
         stream.set_write_buffer_limits(HIGH_WATER_BYTES, LOW_WATER_BYTES)
-        do_not_pace(stream)
+        disable_pacing(stream)
         self._transport = stream
-        if self.server.is_early(self):
-            self._hold_up(ARRIVING)
+        if self.server.must_wait(self):
+            self._pause(ARRIVING)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.reader.room()
@@ -157,41 +157,41 @@ class Connection(asyncio.BufferedProtocol):
         self._serve_frames()
 
     def pause_writing(self) -> None:
-        self._hold_up(WRITING)
+        self._pause(WRITING)
         self._account()
 
     def resume_writing(self) -> None:
         self.active = True
-        self._held_up &= ~WRITING
+        self._paused &= ~WRITING
         self._account()
         self.flush()
-        self._go_on(0)  # unless the flush has paused writing again
+        self._resume(0)  # unless the flush has paused writing again
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
             return
         self._transport = None
-        self._held_up |= ENDING
+        self._paused |= ENDING
         self.reader.close()
         if self._sender is not None:
             self._sender.close()
             self._sender = None
         self.server.forget(self)
-        parked, self._parked = self._parked, None
-        for answer in parked or ():
-            if answer.future is not None and (answer.is_droppable or not answer.is_task):
-                answer.future.cancel()
+        pending_responses, self._pending = self._pending, None
+        for pending in pending_responses or ():
+            if pending.future is not None and (pending.is_droppable or not pending.is_task):
+                pending.future.cancel()
 
     # ---------------------------------------------------------------------------- from the server
 
     @property
     def is_ending(self) -> bool:
-        return bool(self._held_up & ENDING)
+        return bool(self._paused & ENDING)
 
     @property
     def is_stuck(self) -> bool:
         """Whether the client does not read its responses."""
-        return bool(self._held_up & WRITING)
+        return bool(self._paused & WRITING)
 
     def unsent_bytes(self) -> int:
         if self._transport is None:
@@ -212,12 +212,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish(self) -> None:
         """Serve no further request, and close once the pending responses have been sent."""
-        self._hold_up(ENDING)
-        if all(each.is_droppable for each in self._parked or ()):
+        self._pause(ENDING)
+        if all(each.is_droppable for each in self._pending or ()):
             self._close()
 
     def abort(self) -> None:
-        self._held_up |= ENDING
+        self._paused |= ENDING
         if self._transport is not None:
             self._transport.abort()
 
@@ -228,24 +228,24 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def memory_granted(self) -> None:
-        self._go_on(MEMORY)
+        self._resume(MEMORY)
 
-    def arrived(self) -> None:
-        self._go_on(ARRIVING)
+    def admitted(self) -> None:
+        self._resume(ARRIVING)
 
-    def next_turn(self) -> None:
-        self._go_on(TURN)
+    def yielded(self) -> None:
+        self._resume(YIELDING)
 
     # ------------------------------------------------------------------------------------ serving
 
-    def _hold_up(self, reason: int) -> None:
-        if not self._held_up and self._transport is not None:
+    def _pause(self, reason: int) -> None:
+        if not self._paused and self._transport is not None:
             self._transport.pause_reading()
-        self._held_up |= reason
+        self._paused |= reason
 
-    def _go_on(self, reason: int) -> None:
-        self._held_up &= ~reason
-        if self._held_up:
+    def _resume(self, reason: int) -> None:
+        self._paused &= ~reason
+        if self._paused:
             return
         if self._serve_frames() and self._transport is not None:
             self._transport.resume_reading()
@@ -256,41 +256,41 @@ class Connection(asyncio.BufferedProtocol):
         served = 0
         reader = self.reader
         try:
-            while not self._held_up:
+            while not self._paused:
                 frame = reader.next_frame()
                 if frame is None:
                     break
                 self._serve(frame, ready)
                 served += 1
-                if served == FRAMES_PER_TURN:
-                    self._hold_up(TURN)
-                    self.server.schedule(self.next_turn)
-        except (FrameRefused, RequestRefused, DecodeError) as error:
+                if served == FRAMES_PER_WAKEUP:
+                    self._pause(YIELDING)
+                    self.server.schedule(self.yielded)
+        except (FrameRefused, RequestRejected, DecodeError) as error:
             self._refuse(str(error), ready)
         except Exception as error:
             self._fail(error, ready)
         if ready:
             self._write(ready)
-        if self._held_up:
+        if self._paused:
             reader.suspend()
-        elif reader.starving:
-            self._hold_up(MEMORY)
+        elif reader.bytes_refused:
+            self._pause(MEMORY)
             self.server.request_memory.wait(self)
-        return not self._held_up
+        return not self._paused
 
     def _serve(self, frame: memoryview, ready: list[Piece]) -> None:
         server = self.server
-        known = self._known_produce
-        if known is not None and not self._parked:
-            answer = known.answer(frame)
-            if answer is not None:
+        fast_path = self._produce_fast_path
+        if fast_path is not None and not self._pending:
+            encoded = fast_path.try_append(frame)
+            if encoded is not None:
                 server.requests += 1
-                ready.append(answer)
+                ready.append(encoded)
                 return
         route, context, position = server.router.open(frame, self)
-        if route.alone and self._parked:
+        if route.is_exclusive and self._pending:
             self.reader.put_back(frame)
-            self._hold_up(PARKED)
+            self._pause(PENDING)
             return
         if route.is_coroutine and self.reader.frame_is_shared:
             frame = memoryview(bytes(frame))
@@ -298,60 +298,60 @@ class Connection(asyncio.BufferedProtocol):
         request = decode(context, frame, position)
         response = route.handle(server.broker, context, request)
         if type(response) is dict:
-            if context.api_key == PRODUCE and server.known_produce is not None:
-                if known is None:
-                    known = self._known_produce = server.known_produce()
-                known.learn(frame, context, request, response)
-            self._answer(context, response, ready)
+            if context.api_key == PRODUCE and server.produce_fast_path is not None:
+                if fast_path is None:
+                    fast_path = self._produce_fast_path = server.produce_fast_path()
+                fast_path.learn(frame, context, request, response)
+            self._send_response(context, response, ready)
         elif response is not None:
-            self._park(context, response)
+            self._await_response(context, response)
 
-    def _answer(self, context: RequestContext, body: Body, ready: list[Piece]) -> None:
+    def _send_response(self, context: RequestContext, body: Body, ready: list[Piece]) -> None:
         pieces = encode(context, body)
-        if self._parked:
-            answer = ParkedAnswer(self, context, None, is_task=False)
-            self._append_parked(answer)
-            self._hold(answer, pieces)
+        if self._pending:
+            pending = PendingResponse(self, context, None, is_task=False)
+            self._append_pending(pending)
+            self._hold(pending, pieces)
             return
         ready += pieces
         if len(pieces) > 1:  # large: let the client read it before the next one is built
             self._write(ready)
             ready.clear()
 
-    def _park(self, context: RequestContext, response: Any) -> None:
+    def _await_response(self, context: RequestContext, response: Any) -> None:
         is_task = not asyncio.isfuture(response)
         if is_task:
             response = self.server.spawn(response)
-            self._hold_up(TASK)
-        answer = ParkedAnswer(self, context, response, is_task)
-        self._append_parked(answer)
-        response.add_done_callback(answer)
+            self._pause(TASK)
+        pending = PendingResponse(self, context, response, is_task)
+        self._append_pending(pending)
+        response.add_done_callback(pending)
 
-    def _append_parked(self, answer: ParkedAnswer) -> None:
-        if self._parked is None:
-            self._parked = deque()
-        self._parked.append(answer)
-        if len(self._parked) >= MAX_PARKED:
-            self._hold_up(PARKED)
+    def _append_pending(self, pending: PendingResponse) -> None:
+        if self._pending is None:
+            self._pending = deque()
+        self._pending.append(pending)
+        if len(self._pending) >= MAX_PENDING:
+            self._pause(PENDING)
 
-    def _hold(self, answer: ParkedAnswer, pieces: list[Piece]) -> None:
+    def _hold(self, pending: PendingResponse, pieces: list[Piece]) -> None:
         """Keep a finished response until the earlier ones have been sent."""
-        answer.pieces = pieces
-        answer.held_bytes = sum(len(each) for each in pieces if isinstance(each, ReadableBuffer))
-        self._held_bytes += answer.held_bytes
+        pending.pieces = pieces
+        pending.held_bytes = sum(len(each) for each in pieces if isinstance(each, ReadableBuffer))
+        self._held_bytes += pending.held_bytes
         if self._held_bytes > MAX_HELD_BYTES:
-            self._hold_up(PARKED)
+            self._pause(PENDING)
             self._account()
 
     def _account(self) -> None:
         """Report the memory held for a client that is slow, or whose responses are too large."""
         unsent = 0
-        if self._held_up & WRITING or self._held_bytes > MAX_HELD_BYTES:
+        if self._paused & WRITING or self._held_bytes > MAX_HELD_BYTES:
             unsent = self.bytes_in_memory()
         self.unsent_seen = unsent
-        self.server.response_memory.hold(self, unsent)
+        self.server.response_memory.set_held(self, unsent)
 
-    def answered(self, answer: ParkedAnswer, future: asyncio.Future[Body | None]) -> None:
+    def response_ready(self, pending: PendingResponse, future: asyncio.Future[Body | None]) -> None:
         if self._transport is None:
             error = None if future.cancelled() else future.exception()
             if isinstance(error, Exception):
@@ -359,42 +359,42 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             body = future.result()
-            pieces = [] if body is None else encode(answer.context, body)
+            pieces = [] if body is None else encode(pending.context, body)
         except asyncio.CancelledError:
             self.abort()
             return
         except Exception as error:
             self._fail(error, [])
             return
-        if self._held_up & WRITING or (self._parked and self._parked[0] is not answer):
-            self._hold(answer, pieces)
+        if self._paused & WRITING or (self._pending and self._pending[0] is not pending):
+            self._hold(pending, pieces)
         else:
-            answer.pieces = pieces
+            pending.pieces = pieces
         if not self.flush_is_due:
             self.flush_is_due = True
             self.server.flush_soon(self)
-        if answer.is_task:
-            self._go_on(TASK)
+        if pending.is_task:
+            self._resume(TASK)
 
     def flush(self) -> None:
-        """Write the parked responses that are complete and next in order."""
+        """Write the pending responses that are complete and next in order."""
         self.flush_is_due = False
-        parked = self._parked
-        if not parked or self._held_up & WRITING or self._transport is None:
+        pending = self._pending
+        if not pending or self._paused & WRITING or self._transport is None:
             return
         ready: list[Piece] = []
         was_held = self._held_bytes
-        while parked and parked[0].pieces is not None:
-            answer = parked.popleft()
-            self._held_bytes -= answer.held_bytes
-            ready += answer.pieces or ()
+        while pending and pending[0].pieces is not None:
+            first = pending.popleft()
+            self._held_bytes -= first.held_bytes
+            ready += first.pieces or ()
         if was_held > MAX_HELD_BYTES:
             self._account()
         if ready:
             self._write(ready)
-        if self._held_up & PARKED:
-            self._go_on(PARKED)
-        if self._held_up & ENDING and not parked:
+        if self._paused & PENDING:
+            self._resume(PENDING)
+        if self._paused & ENDING and not pending:
             self._close()
 
     # ------------------------------------------------------------------------------------ writing
@@ -431,7 +431,7 @@ class Connection(asyncio.BufferedProtocol):
             self._files_sent(error)
             return
         self._sender = sender
-        self._hold_up(WRITING)
+        self._pause(WRITING)
 
     def _file_sender(self, transport: asyncio.Transport, pieces: list[Piece]) -> FileSender | None:
         """Return a sender, or None if the response must go through the transport: the transport has
@@ -458,7 +458,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         self.resume_writing()
-        if self._held_up & ENDING and not self._parked:
+        if self._paused & ENDING and not self._pending:
             self._close()
 
     def _close(self) -> None:
@@ -481,7 +481,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self, ready: list[Piece]) -> None:
         """Send the responses that are ready, and close. The client will reconnect."""
-        self._hold_up(ENDING)
+        self._pause(ENDING)
         if self._transport is None:
             return
         if ready:

@@ -21,7 +21,7 @@ class ConnectionRate:
         self._tokens = float(UNLIMITED)
         self._filled_at = 0.0
 
-    def take(self, rate: int, now: float) -> bool:
+    def try_acquire(self, rate: int, now: float) -> bool:
         """Take a token and return True if another connection may come in now."""
         if rate >= UNLIMITED:
             return True

@@ -36,7 +36,7 @@ from ottla.core.controller.alter_configs import (
     decide_alter_configs,
 )
 from ottla.core.controller.create_partitions import (
-    MorePartitions,
+    PartitionIncrease,
     PartitionsDecision,
     decide_create_partitions,
 )
@@ -58,7 +58,7 @@ from ottla.core.controller.elect_leaders import (
 )
 from ottla.core.controller.elections import Brokers
 from ottla.core.controller.internal_topics import internal_topic
-from ottla.core.controller.living import LivingView
+from ottla.core.controller.live_cluster_view import LiveClusterView
 from ottla.core.controller.reassignment import (
     ReassignmentDecision,
     ReassignmentRequest,
@@ -102,7 +102,7 @@ class ControlledBroker(Protocol):
     def store(self) -> MetadataStore: ...
 
 
-class ControllerOfCluster(Protocol):
+class ControllerCluster(Protocol):
     """The cluster's view of the controller and of the live brokers."""
 
     @property
@@ -115,7 +115,7 @@ class ControllerOfCluster(Protocol):
     def dead_brokers(self) -> Collection[int]:
         """Return the brokers whose lease has expired."""
 
-    async def ask_to_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
+    async def forward_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
         """Have the controller create topics. Raises KafkaError."""
 
 
@@ -129,7 +129,7 @@ class Controller:
         *,
         new_id: Callable[[], bytes] = new_uuid,
         draw: Callable[[int], int] = random.randrange,
-        cluster: ControllerOfCluster | None = None,
+        cluster: ControllerCluster | None = None,
     ) -> None:
         """Create a controller that waits for `begin`.
 
@@ -157,7 +157,7 @@ class Controller:
     def has_begun(self) -> bool:
         return self._begun.is_set()
 
-    async def begun(self) -> None:
+    async def wait_until_begun(self) -> None:
         await self._begun.wait()
 
     # ------------------------------------------------------------------------- admin changes
@@ -180,7 +180,7 @@ class Controller:
         """
 
         async def change() -> list[TopicDecision]:
-            decisions = decide_create_topics(self._living(), requested, self._inputs())
+            decisions = decide_create_topics(self._live_view(), requested, self._inputs())
             if validate_only:
                 return decisions
             return await self._commit_all(decisions, _create_topic_ops)
@@ -196,7 +196,7 @@ class Controller:
             internal_topic(name, config, most_replicas) or NewTopic(name) for name in names
         ]
         if self._cluster is not None and not self._cluster.is_controller:
-            return await self._cluster.ask_to_create_topics(requested)
+            return await self._cluster.forward_create_topics(requested)
         return await self.create_topics(requested)
 
     async def delete_topics(
@@ -211,13 +211,13 @@ class Controller:
 
     async def create_partitions(
         self,
-        requested: Sequence[MorePartitions],
+        requested: Sequence[PartitionIncrease],
         *,
         validate_only: bool = False,
         timeout_ms: int = 0,
     ) -> list[PartitionsDecision]:
         async def change() -> list[PartitionsDecision]:
-            decisions = decide_create_partitions(self._living(), requested)
+            decisions = decide_create_partitions(self._live_view(), requested)
             if validate_only:
                 return decisions
             return await self._commit_all(decisions, _add_partitions_ops)
@@ -311,7 +311,7 @@ class Controller:
                 "Another broker allocated producer IDs at the same time.",
             )
 
-        return await self._serialised(change, by_anyone=True)
+        return await self._serialised(change, any_broker=True)
 
     # ---------------------------------------------------------------------------- committing
 
@@ -328,9 +328,9 @@ class Controller:
         Raises:
             KafkaError: NOT_CONTROLLER if a check failed or this is not the controller any more.
         """
-        office = tree.controller_checks(self._broker.image.controller_epoch)
+        controller_checks = tree.controller_checks(self._broker.image.controller_epoch)
         try:
-            return await self._broker.store.txn([*office, *checks], ops)
+            return await self._broker.store.txn([*controller_checks, *checks], ops)
         except TxnConflict as conflict:
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER, f"The cluster changed during the request: {conflict}."
@@ -392,10 +392,12 @@ class Controller:
             return [Replace(path, value)], []
         return [Create(path, value)], []
 
-    def _living(self) -> ClusterView:
+    def _live_view(self) -> ClusterView:
         """Return the image with dead brokers shown as fenced."""
         image = self._broker.image
-        return image if self._cluster is None else LivingView(image, self._cluster.dead_brokers())
+        return (
+            image if self._cluster is None else LiveClusterView(image, self._cluster.dead_brokers())
+        )
 
     def _inputs(self) -> Inputs:
         return Inputs(self._broker.config, self._new_id, self._draw)
@@ -405,7 +407,7 @@ class Controller:
         change: Callable[[], Awaitable[T]],
         timeout_ms: int = 0,
         *,
-        by_anyone: bool = False,
+        any_broker: bool = False,
     ) -> T:
         """Run one change, which continues if the caller stops waiting (invariant 1).
 
@@ -414,7 +416,7 @@ class Controller:
         async def locked() -> T:
             await self._begun.wait()
             async with self._lock:
-                if not by_anyone and self._cluster is not None and not self._cluster.is_controller:
+                if not any_broker and self._cluster is not None and not self._cluster.is_controller:
                     raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
                 return await change()
 

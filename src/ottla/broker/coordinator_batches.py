@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.core.coordinator import Decision, Producer
+from ottla.core.coordinator import Decision, ProducerIdAndEpoch
 from ottla.wire.records.batch import (
     HEADER_SIZE,
     HEADER_STRUCT,
@@ -28,34 +28,34 @@ from ottla.wire.records.varint import encode_varint
 RECORD_OVERHEAD = 27
 """Maximum size of a record besides its key and value: lengths, deltas, attributes, headers."""
 
-NO_PRODUCER = Producer(NO_PRODUCER_ID, epoch=-1)
+NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, epoch=-1)
 
 Encode = Callable[[Any], tuple[bytes, bytes | None]]
 
 
 @dataclass(slots=True)
-class Append:
+class PlannedAppend:
     """A batch to append, or decisions that cannot be written."""
 
     records: list[Any] = field(default_factory=list)
     completes: list[Decision] = field(default_factory=list)
     """Decisions whose last record is in this batch."""
     batch: bytes = b""
-    producer: Producer = NO_PRODUCER
+    producer: ProducerIdAndEpoch = NO_PRODUCER
     error: KafkaError | None = None
 
 
 class _Packer:
     def __init__(self, now_ms: int, max_bytes: int, compression: int) -> None:
-        self.appends: list[Append] = []
+        self.appends: list[PlannedAppend] = []
         self._now_ms = now_ms
         self._max_bytes = max_bytes
         self._compression = compression
-        self._append = Append()
+        self._append = PlannedAppend()
         self._parts: list[bytes] = []
         self._size = HEADER_SIZE
 
-    def begin(self, producer: Producer) -> None:
+    def begin(self, producer: ProducerIdAndEpoch) -> None:
         """Assign the records added next to a producer's transaction, or to none."""
         if producer != self._append.producer:
             self.end()
@@ -77,7 +77,7 @@ class _Packer:
         if self._parts:
             self._append.batch = self._batch()
             self.appends.append(self._append)
-            self._append = Append(producer=self._append.producer)
+            self._append = PlannedAppend(producer=self._append.producer)
             self._parts, self._size = [], HEADER_SIZE
 
     def _batch(self) -> bytes:
@@ -96,13 +96,13 @@ class _Packer:
         batch += compress(self._compression, section) if self._compression else section
         return bytes(seal(batch))
 
-    def refuse(self, decision: Decision) -> None:
+    def reject(self, decision: Decision) -> None:
         self.end()
         error = KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"{len(decision.records)} records do not fit into {self._max_bytes} bytes",
         )
-        self.appends.append(Append(completes=[decision], error=error))
+        self.appends.append(PlannedAppend(completes=[decision], error=error))
 
 
 def _encode(offset_delta: int, key: bytes, value: bytes | None) -> bytes:
@@ -118,7 +118,7 @@ def _encode(offset_delta: int, key: bytes, value: bytes | None) -> bytes:
 
 def plan_appends(
     decisions: Sequence[Decision], encode: Encode, now_ms: int, max_bytes: int, compression: int = 0
-) -> list[Append]:
+) -> list[PlannedAppend]:
     """Pack decisions into batches.
 
     Args:
@@ -135,7 +135,7 @@ def plan_appends(
         sizes = [len(key) + len(value or b"") + RECORD_OVERHEAD for key, value in encoded]
         total = sum(sizes)
         if (total if decision.is_atomic else max(sizes)) > limit:
-            packer.refuse(decision)
+            packer.reject(decision)
             continue
         packer.begin(decision.producer or NO_PRODUCER)
         if not packer.fits(total):

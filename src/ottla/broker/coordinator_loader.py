@@ -20,10 +20,10 @@ from ottla.wire.records.record import iter_records
 
 logger = logging.getLogger(__name__)
 
-APPLIED_PER_TURN = 1_000
+RECORDS_PER_YIELD = 1_000
 
 
-class Stored(NamedTuple):
+class StoredRecord(NamedTuple):
     """A coordinator record, or the marker of a transaction."""
 
     offset: int
@@ -36,7 +36,7 @@ class Stored(NamedTuple):
 class Chunk(NamedTuple):
     """The records decoded from one buffer."""
 
-    stored: list[Stored]
+    stored: list[StoredRecord]
     next_offset: int
     unknown: int
     """Number of records of types that the shard does not know."""
@@ -80,10 +80,10 @@ async def load(
             break
         count += len(chunk.stored)
         unknown += chunk.unknown
-        for start in range(0, len(chunk.stored), APPLIED_PER_TURN):
+        for start in range(0, len(chunk.stored), RECORDS_PER_YIELD):
             if not is_wanted():
                 return count
-            _apply(shard, chunk.stored[start : start + APPLIED_PER_TURN])
+            _apply(shard, chunk.stored[start : start + RECORDS_PER_YIELD])
             await asyncio.sleep(0)
         offset = chunk.next_offset
     if unknown:
@@ -91,7 +91,7 @@ async def load(
     return count
 
 
-def _apply(shard: Shard, stored: list[Stored]) -> None:
+def _apply(shard: Shard, stored: list[StoredRecord]) -> None:
     for offset, producer_id, record, is_commit in stored:
         if is_commit is None:
             shard.apply(record, offset, producer_id)
@@ -109,7 +109,7 @@ def read_chunk(
     """Read and decode one buffer from `offset` on. Raises KafkaError if the log is damaged."""
     found = log.read(offset, buffer_bytes, end, at_least_one=True, wait=True)
     data, next_offset = cast("ReadableBuffer", found.records), found.next_offset
-    stored: list[Stored] = []
+    stored: list[StoredRecord] = []
     unknown = 0
     for header in iter_headers(data):
         if header.is_control:
@@ -129,12 +129,12 @@ def read_chunk(
             if decoded is None:
                 unknown += 1
             else:
-                stored.append(Stored(record.offset, producer_id, decoded))
+                stored.append(StoredRecord(record.offset, producer_id, decoded))
     return Chunk(stored, next_offset, unknown)
 
 
-def _marker(batch: bytes, header: BatchHeader) -> list[Stored]:
+def _marker(batch: bytes, header: BatchHeader) -> list[StoredRecord]:
     marker = read_end_txn_marker(batch)
     if marker is None:
         return []
-    return [Stored(header.base_offset, header.producer_id, is_commit=marker.commit)]
+    return [StoredRecord(header.base_offset, header.producer_id, is_commit=marker.commit)]

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import Clock
-from ottla.broker.coordinator_batches import Append, plan_appends
+from ottla.broker.coordinator_batches import PlannedAppend, plan_appends
 from ottla.broker.coordinator_loader import load
 from ottla.broker.flusher import Flusher
 from ottla.broker.log_limit import LogLimiter
@@ -36,7 +36,7 @@ from ottla.broker.timers import Timers
 from ottla.core.coordinator import (
     Decision,
     Event,
-    Producer,
+    ProducerIdAndEpoch,
     SendResponse,
     Shard,
     StartTimer,
@@ -59,7 +59,7 @@ class ShardState(Enum):
     CLOSED = "closed"
 
 
-_REFUSALS = {
+_STATE_ERRORS = {
     ShardState.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ShardState.CLOSED: ErrorCode.NOT_COORDINATOR,
 }
@@ -73,9 +73,9 @@ class RuntimePorts(NamedTuple):
     flusher: Flusher
     run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
     spawn: Callable[[Coroutine[Any, Any, Any]], object]
-    check_may_lead: Callable[[Partition], None] = lambda _: None
+    check_can_prove_leadership: Callable[[Partition], None] = lambda _: None
     """Check that raises KafkaError if a leader without a lease cannot prove its leadership."""
-    proof_of_leading: Callable[[Partition], asyncio.Future[None] | None] = lambda _: None
+    leadership_proof: Callable[[Partition], asyncio.Future[None] | None] = lambda _: None
     """Function that returns what to await before reporting what only the leader can know."""
 
 
@@ -142,7 +142,7 @@ class CoordinatorRuntime:
     def end_transaction(
         self,
         index: int,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         coordinator_epoch: int,
         token: Token,
         *,
@@ -225,18 +225,18 @@ class ShardRunner:
         for token in self.shard.unload():
             token.fail(error)
         if not self._is_waiting:
-            self._fail(self._take_uncommitted(), error)
+            self._fail(self._pop_uncommitted(), error)
 
     # ---------------------------------------------------------------------------------- deciding
 
     def submit(self, event: Event) -> None:
         if self.state is not ShardState.ACTIVE:
             if event.token is not None:
-                event.token.fail(KafkaError(_REFUSALS[self.state]))
+                event.token.fail(KafkaError(_STATE_ERRORS[self.state]))
             return
         if self._touched and self._depends_on_unwritten(event):
             self._flush()
-        self._carry_out(event, self.shard.decide(event, self._ports.clock.time_ms()))
+        self._execute(event, self.shard.decide(event, self._ports.clock.time_ms()))
 
     def _depends_on_unwritten(self, event: Event) -> bool:
         key = event.key
@@ -246,12 +246,12 @@ class ShardRunner:
             return None in self._touched
         return not (event.commutes and self._touched[key])
 
-    def _carry_out(self, event: Event, decision: Decision) -> None:
+    def _execute(self, event: Event, decision: Decision) -> None:
         if decision.timers:
             self._start_timers(decision)
         if not decision.records:
             if decision.responses:
-                self._tell(decision.responses)
+                self._send_when_proved(decision.responses)
             return
         key = event.key
         self._unwritten.append(decision)
@@ -271,12 +271,12 @@ class ShardRunner:
     # ------------------------------------------------------------------------------ transactions
 
     def end_transaction(
-        self, producer: Producer, coordinator_epoch: int, token: Token, *, commit: bool
+        self, producer: ProducerIdAndEpoch, coordinator_epoch: int, token: Token, *, commit: bool
     ) -> None:
         """Write the marker that ends a transaction in this partition, and apply it. The token gets
         an empty body once the marker is committed, or the error."""
         if self.state is not ShardState.ACTIVE:
-            token.fail(KafkaError(_REFUSALS[self.state]))
+            token.fail(KafkaError(_STATE_ERRORS[self.state]))
             return
         self._flush()
         now_ms = self._ports.clock.time_ms()
@@ -287,7 +287,7 @@ class ShardRunner:
             token.fail(error)
             return
         self.shard.end_transaction(producer.id, commit=commit)
-        self._release([SendResponse(token, {})])
+        self._send_when_committed([SendResponse(token, {})])
 
     # ---------------------------------------------------------------------------------- writing
 
@@ -312,7 +312,7 @@ class ShardRunner:
         for append in appends:
             self._append(append, now_ms)
 
-    def _append(self, append: Append, now_ms: int) -> None:
+    def _append(self, append: PlannedAppend, now_ms: int) -> None:
         try:
             if append.error is not None:
                 raise append.error
@@ -324,7 +324,7 @@ class ShardRunner:
                 f"Requests that depend on them fail with {error.code.name}.",
             )
             for decision in append.completes:
-                self._undo(decision, error)
+                self._fail_decision(decision, error)
             return
         try:
             self._apply(append, offset)
@@ -336,7 +336,7 @@ class ShardRunner:
             return
         for decision in append.completes:
             if decision.responses:
-                self._release(decision.responses)
+                self._send_when_committed(decision.responses)
 
     def _write(self, batch: bytes, now_ms: int) -> int:
         """Append a batch and return the offset of its first record. Raises KafkaError."""
@@ -345,42 +345,42 @@ class ShardRunner:
             # Decided in the loop iteration in which leadership was lost.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         partition.check_in_sync()
-        self._ports.check_may_lead(partition)
+        self._ports.check_can_prove_leadership(partition)
         result = partition.append(batch, read_header(batch), now_ms)
         self._written = result.last_offset + 1
         if partition.waits_for_sync or partition.log.wants_flush:
             self._ports.flusher.request(partition)
         return result.base_offset
 
-    def _apply(self, append: Append, offset: int) -> None:
+    def _apply(self, append: PlannedAppend, offset: int) -> None:
         for record in append.records:
             self.shard.apply(record, offset, append.producer.id)
             offset += 1
 
-    def _undo(self, decision: Decision, error: KafkaError) -> None:
+    def _fail_decision(self, decision: Decision, error: KafkaError) -> None:
         self._fail(decision.responses, error)
         if decision.if_failed is not None and self.state is ShardState.ACTIVE:
             self.submit(decision.if_failed)
 
     # --------------------------------------------------------------------------------- answering
 
-    def _tell(self, responses: list[SendResponse]) -> None:
+    def _send_when_proved(self, responses: list[SendResponse]) -> None:
         """Send the responses of a decision without records once leadership is proved: no follower
         has acknowledged anything for it."""
-        proof = self._ports.proof_of_leading(self._partition)
+        proof = self._ports.leadership_proof(self._partition)
         if proof is None:
-            self._release(responses)
+            self._send_when_committed(responses)
             return
 
         def proven(future: asyncio.Future[None]) -> None:
             if future.cancelled() or future.exception() is not None:
                 self._fail(responses, KafkaError(ErrorCode.NOT_COORDINATOR))
             else:
-                self._release(responses)
+                self._send_when_committed(responses)
 
         proof.add_done_callback(proven)
 
-    def _release(self, responses: list[SendResponse]) -> None:
+    def _send_when_committed(self, responses: list[SendResponse]) -> None:
         if self._partition.high_watermark >= self._written:
             _send(responses)
             return
@@ -390,7 +390,7 @@ class ShardRunner:
     def _wait_for_commit(self) -> None:
         if not self._is_waiting and self._uncommitted:
             self._is_waiting = True
-            committed = self._partition.confirmed(self._uncommitted[-1][0])
+            committed = self._partition.wait_for_high_watermark(self._uncommitted[-1][0])
             committed.add_done_callback(self._committed)
 
     def _committed(self, future: asyncio.Future[None]) -> None:
@@ -398,7 +398,7 @@ class ShardRunner:
         error = None if future.cancelled() else future.exception()
         if isinstance(error, KafkaError):
             logger.error("%s: stopping the coordinator: %s", self._partition.key, error.message)
-            self._fail(self._take_uncommitted(), error)
+            self._fail(self._pop_uncommitted(), error)
             self.close()
             return
         watermark = self._partition.high_watermark
@@ -406,10 +406,10 @@ class ShardRunner:
             _send(self._uncommitted.popleft()[1])
         self._wait_for_commit()
 
-    def _take_uncommitted(self) -> list[SendResponse]:
-        taken = [response for _, responses in self._uncommitted for response in responses]
+    def _pop_uncommitted(self) -> list[SendResponse]:
+        responses = [response for _, responses in self._uncommitted for response in responses]
         self._uncommitted.clear()
-        return taken
+        return responses
 
     def _fail(self, responses: Iterable[SendResponse], error: KafkaError) -> None:
         for token, _ in responses:

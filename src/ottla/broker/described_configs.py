@@ -21,8 +21,8 @@ def topic_entries(broker: TopicsBroker, overrides: Mapping[str, str]) -> list[Co
     key = ("topic configs", frozenset(overrides.items()))
     entries: list[ConfigEntry] | None = broker.image.views.get(key)
     if entries is None:
-        own, of_all = broker.image.dynamic_configs(broker.node_id)
-        entries = describe_topic(broker.config, own, of_all, overrides)
+        own, default_configs = broker.image.dynamic_configs(broker.node_id)
+        entries = describe_topic(broker.config, own, default_configs, overrides)
         broker.image.views[key] = entries
     return entries
 
@@ -47,8 +47,8 @@ def created_topic_configs(broker: TopicsBroker, overrides: Mapping[str, str]) ->
 
 
 def broker_entries(broker: TopicsBroker) -> list[ConfigEntry]:
-    own, of_all = broker.image.dynamic_configs(broker.node_id)
-    return describe_broker(broker.config, own, of_all)
+    own, default_configs = broker.image.dynamic_configs(broker.node_id)
+    return describe_broker(broker.config, own, default_configs)
 
 
 def broker_default_entries(broker: TopicsBroker) -> list[ConfigEntry]:

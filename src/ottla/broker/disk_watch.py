@@ -1,7 +1,7 @@
 """Data directories that refuse writes: detected, logged, and probed until they recover.
 
     a write fails    the directory gets a `write_failure`, an ERROR is logged, producers get
-                     KAFKA_STORAGE_ERROR; `on_refused` lets replicas elsewhere take over
+                     KAFKA_STORAGE_ERROR; `on_rejected` lets replicas elsewhere take over
     while it lasts   every further write is attempted; the ERROR is repeated every `REPEAT_MS`
     a probe succeeds an INFO is logged, the failure is cleared, `on_recovered` is called
 
@@ -44,9 +44,9 @@ class DiskWatch:
         """Time at which the ERROR of each directory was last logged."""
         self._announced: set[str] = set()
         """Directories whose current failure was logged, so that their recovery is logged too."""
-        self.refusing: set[TopicPartition] = set()
+        self.rejecting: set[TopicPartition] = set()
         """Partitions that could not be appended to and whose directory still refuses writes."""
-        self.on_refused: Callable[[TopicPartition], object] = _nothing
+        self.on_rejected: Callable[[TopicPartition], object] = _nothing
         """Called with a partition whenever records could not be appended to it."""
         self.on_recovered: Callable[[Collection[TopicPartition]], object] = _nothing
         """Called with the partitions that refused writes when their directory has recovered."""
@@ -58,8 +58,8 @@ class DiskWatch:
         failure = self.write_failed(log.data_directory, error, needed_bytes)
         if failure is not None:
             failure.partitions.add(log.partition)
-            self.refusing.add(log.partition)
-            self.on_refused(log.partition)
+            self.rejecting.add(log.partition)
+            self.on_rejected(log.partition)
 
     def sync_failed(self, log: Log, error: OSError, *, needs_restart: bool) -> None:
         """Record that a log, its indexes or its snapshots could not be synced."""
@@ -116,7 +116,7 @@ class DiskWatch:
 
     # -------------------------------------------------------------------------------- recovery
 
-    async def look(self) -> None:
+    async def probe(self) -> None:
         """Probe the directories that refuse writes, and report those that have recovered."""
         for directory in self._directories:
             failure = directory.write_failure
@@ -129,7 +129,7 @@ class DiskWatch:
 
     def _recovered(self, directory: LogDirectory, failure: WriteFailure) -> None:
         directory.write_failure = None
-        self.refusing -= failure.partitions
+        self.rejecting -= failure.partitions
         if directory.path in self._announced:
             self._announced.discard(directory.path)
             logger.info(

@@ -20,7 +20,7 @@ from ottla.base.ports import FileRange, Piece, ReadableBuffer
 from ottla.storage.scan import holds_intact_batches
 
 BYTES_PER_CALL = 1_048_576
-BYTES_PER_TURN = 4 * BYTES_PER_CALL
+BYTES_PER_WAKEUP = 4 * BYTES_PER_CALL
 """Bytes sent before other connections get their chance."""
 CACHED_FOR_S = 1.0
 """Time for which data that was found in the page cache is assumed to stay there."""
@@ -94,7 +94,7 @@ class FileSender:
 
     # ------------------------------------------------------------------------------- sending
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         try:
             if not self._send():
                 return
@@ -109,8 +109,8 @@ class FileSender:
 
     def _send(self) -> bool:
         """Send what the socket takes. Returns False if there is more; then the event loop or a
-        finished load calls `_go_on`."""
-        left = BYTES_PER_TURN
+        finished load calls `_continue`."""
+        left = BYTES_PER_WAKEUP
         while self._pieces and left > 0:
             piece = self._pieces[0]
             wanted = min(len(piece) - self._sent, BYTES_PER_CALL)
@@ -135,7 +135,7 @@ class FileSender:
             return True
         if not self._is_waiting:
             self._is_waiting = True
-            self._loop.add_writer(self._socket, self._go_on)
+            self._loop.add_writer(self._socket, self._continue)
         return False
 
     def _send_bytes(self, piece: ReadableBuffer) -> int:
@@ -156,9 +156,9 @@ class FileSender:
         if self._is_waiting:
             self._loop.remove_writer(self._socket)
             self._is_waiting = False
-        self._loading = self._loop.create_task(self._load_and_go_on(piece))
+        self._loading = self._loop.create_task(self._load_and_continue(piece))
 
-    async def _load_and_go_on(self, piece: FileRange) -> None:
+    async def _load_and_continue(self, piece: FileRange) -> None:
         try:
             data = await self._load(lambda: _read_verified(piece))
         except Exception as error:
@@ -168,7 +168,7 @@ class FileSender:
         self._loading = None
         self._pieces[0] = data
         self._on_load()
-        self._go_on()
+        self._continue()
 
 
 def _read_verified(piece: FileRange) -> bytes:

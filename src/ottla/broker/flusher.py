@@ -22,7 +22,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import Clock
 from ottla.broker.partition import Partition
 from ottla.storage.flush import FlushJob, SyncFailed
-from ottla.storage.log_dirs import doubt_log
+from ottla.storage.log_dirs import forget_boot_id
 from ottla.storage.write_failure import describe_write_error
 
 logger = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class Flusher:
             what += "; restart the broker after repairing the disk"
             partition.go_offline(what)
             with contextlib.suppress(OSError):
-                doubt_log(partition.log)
+                forget_boot_id(partition.log)
             self.on_offline(partition)
         else:
             asyncio.get_running_loop().call_later(RETRY_S, self.request, partition)
@@ -132,7 +132,7 @@ class Flusher:
         self.on_sync_error(partition, error)
         self._failures[partition] = what
         if partition.waits_for_sync:
-            partition.refuse_confirmations(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what))
+            partition.fail_waiting_produces(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what))
 
     def _complete_waiting(self) -> None:
         failures, self._failures = self._failures, {}

@@ -34,9 +34,9 @@ IncrementalAlterConfigs, AlterPartitionReassignments, ListPartitionReassignments
 CREATE_TOPICS = 19
 CREATE_TOPICS_VERSION = 7
 CREATION_TIMEOUT_MS = 10_000
-ANSWER_TIMEOUT_S = 40.0
-LONGEST_SEARCH_MS = 30_000
-SEARCH_PAUSE_S = 0.05
+RESPONSE_TIMEOUT_S = 40.0
+MAX_CONTROLLER_WAIT_MS = 30_000
+RETRY_INTERVAL_S = 0.05
 
 
 class Forwarding:
@@ -50,18 +50,18 @@ class Forwarding:
         """Send a request to the controller and return its response. Raises KafkaError
         (NOT_CONTROLLER) if the controller cannot be reached."""
         try:
-            answer = await self._peers.request(
+            response = await self._peers.request(
                 self._broker.image.controller_id,
                 api,
                 request,
-                ANSWER_TIMEOUT_S,
+                RESPONSE_TIMEOUT_S,
                 min_version=version,
                 max_version=version,
             )
         except ClientError as error:
             logger.info("Could not forward the request to the controller: %s", error)
             raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from None
-        body: Body = as_dict(answer)
+        body: Body = as_dict(response)
         return body
 
     async def create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
@@ -77,10 +77,10 @@ class Forwarding:
             for topic in requested
         ]
         body = {"topics": topics, "timeout_ms": CREATION_TIMEOUT_MS, "validate_only": False}
-        answer = await self.forward(CREATE_TOPICS, CREATE_TOPICS_VERSION, body)
+        response = await self.forward(CREATE_TOPICS, CREATE_TOPICS_VERSION, body)
         return [
-            TopicDecision(told["name"], error=_error(told["error_code"], told["error_message"]))
-            for told in answer["topics"]
+            TopicDecision(topic["name"], error=_error(topic["error_code"], topic["error_message"]))
+            for topic in response["topics"]
         ]
 
     def close(self) -> None:
@@ -93,22 +93,22 @@ def forwarding(handle: Handler) -> Handler:
     def handle_or_forward(broker: Any, context: RequestContext, request: Any) -> Response:
         if broker.cluster is None or is_peer(context.client_id):
             return handle(broker, context, request)
-        return _until_a_controller_decides(broker, context, request, handle)
+        return _retry_until_decided(broker, context, request, handle)
 
     return handle_or_forward
 
 
-async def _until_a_controller_decides(
+async def _retry_until_decided(
     broker: Any, context: RequestContext, request: Any, handle: Handler
 ) -> Body | None:
     time = asyncio.get_running_loop().time
-    limit_ms = min(getattr(request, "timeout_ms", LONGEST_SEARCH_MS), LONGEST_SEARCH_MS)
+    limit_ms = min(getattr(request, "timeout_ms", MAX_CONTROLLER_WAIT_MS), MAX_CONTROLLER_WAIT_MS)
     deadline = time() + limit_ms / 1000
     while True:
-        answer = await _decide_or_forward(broker, context, request, handle)
-        if answer is None or not is_refused(answer) or time() >= deadline:
-            return answer
-        await asyncio.sleep(SEARCH_PAUSE_S)
+        response = await _decide_or_forward(broker, context, request, handle)
+        if response is None or not is_not_controller(response) or time() >= deadline:
+            return response
+        await asyncio.sleep(RETRY_INTERVAL_S)
 
 
 async def _decide_or_forward(
@@ -116,24 +116,24 @@ async def _decide_or_forward(
 ) -> Body | None:
     if not broker.cluster.is_controller:
         try:
-            answer: Body = await broker.cluster.forwarding.forward(
+            forwarded: Body = await broker.cluster.forwarding.forward(
                 context.api_key, context.api_version, as_dict(request)
             )
         except KafkaError:
             pass  # the local handler builds the NOT_CONTROLLER response of each API
         else:
-            return answer
+            return forwarded
     response = handle(broker, context, request)
     return response if response is None or isinstance(response, dict) else await response
 
 
-def is_refused(answer: Body) -> bool:
+def is_not_controller(response: Body) -> bool:
     """Return whether a response says NOT_CONTROLLER throughout, so nothing has been decided."""
-    if answer.get("error_code") == ErrorCode.NOT_CONTROLLER:
+    if response.get("error_code") == ErrorCode.NOT_CONTROLLER:
         return True
     codes = [
         part["error_code"]
-        for parts in answer.values()
+        for parts in response.values()
         if isinstance(parts, list)
         for part in parts
         if "error_code" in part

@@ -23,7 +23,7 @@ from ottla.broker.coordinator_runtime import (
 from ottla.broker.internal_topic import InternalTopic
 from ottla.broker.partition import Partition
 from ottla.broker.timers import Timers
-from ottla.core.coordinator import Event, Producer, Token
+from ottla.core.coordinator import Event, ProducerIdAndEpoch, Token
 from ottla.core.group.events import GroupEvent, ListRequested, RetentionChecked, TopicDeleted
 from ottla.core.group.settings import GroupSettings
 from ottla.core.group.shard import GroupShard
@@ -53,8 +53,8 @@ class GroupCoordinator:
             broker.flusher,
             broker.run_blocking,
             broker.spawn,
-            broker.check_may_lead,
-            broker.proof_of_leading,
+            broker.check_can_prove_leadership,
+            broker.leadership_proof,
         )
         settings = RuntimeSettings(
             config.offsets_topic_compression_codec, config.offsets_load_buffer_size
@@ -87,7 +87,7 @@ class GroupCoordinator:
     # --------------------------------------------------------------------------- start and stop
 
     def start(self) -> None:
-        self._retention = asyncio.ensure_future(self._check_retention_for_ever())
+        self._retention = asyncio.ensure_future(self._retention_loop())
 
     def stop(self) -> None:
         """Stop deciding, and fail all pending requests."""
@@ -125,7 +125,7 @@ class GroupCoordinator:
     def end_transaction(
         self,
         index: int,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         coordinator_epoch: int,
         token: Token,
         *,
@@ -151,7 +151,7 @@ class GroupCoordinator:
 
     # ---------------------------------------------------------------------------------- retention
 
-    async def _check_retention_for_ever(self) -> None:
+    async def _retention_loop(self) -> None:
         while True:
             await asyncio.sleep(self._broker.config.offsets_retention_check_interval_ms / 1000)
             try:

@@ -37,8 +37,8 @@ class Housekeeping:
     def start(self) -> None:
         broker = self._broker
         self._every(lambda: broker.config.log_retention_check_interval_ms, self.enforce_retention)
-        self._every(lambda: FLUSH_CHECK_MS, self._flush_what_is_due)
-        self._every(lambda: DISK_CHECK_MS, broker.logs.disk_watch.look)
+        self._every(lambda: FLUSH_CHECK_MS, self._flush_due)
+        self._every(lambda: DISK_CHECK_MS, broker.logs.disk_watch.probe)
         self._every(lambda: REOPEN_MS, broker.open_missing)
         self._every(
             lambda: broker.config.log_flush_offset_checkpoint_interval_ms,
@@ -50,7 +50,7 @@ class Housekeeping:
         if broker.config.log_cleaner_enable:
             self._cleaner = Cleaner(broker)
             self._tasks.append(asyncio.ensure_future(self._cleaner.run()))
-        for path in broker.logs.leftovers():
+        for path in broker.logs.unfinished_deletions():
             self._tasks.append(asyncio.ensure_future(self._remove_directory(path)))
 
     async def stop(self) -> None:
@@ -83,13 +83,13 @@ class Housekeeping:
             if partition.log.is_truncating:
                 continue
             try:
-                await self._retire_segments(partition)
+                await self._remove_expired_segments(partition)
             except OSError as error:
                 # Rolling needs disk space; the other partitions may still free some.
                 logger.warning("%s: retention failed, retrying later: %s", partition.key, error)
             await asyncio.sleep(0)
 
-    async def _retire_segments(self, partition: Partition) -> None:
+    async def _remove_expired_segments(self, partition: Partition) -> None:
         broker, log = self._broker, partition.log
         oldest = log.segments[0]
         if not oldest.knows_max_timestamp:
@@ -133,7 +133,7 @@ class Housekeeping:
 
     # ------------------------------------------------------------------------------------- others
 
-    async def _flush_what_is_due(self) -> None:
+    async def _flush_due(self) -> None:
         broker = self._broker
         now_ms = broker.clock.time_ms()
         for partition in list(broker.partitions.values()):

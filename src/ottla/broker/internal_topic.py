@@ -25,7 +25,7 @@ class InternalTopic:
         self.name = name
         self._broker = broker
         self._creation: asyncio.Task[None] | None = None
-        self._told_reason = ""
+        self._logged_reason = ""
 
     @property
     def image(self) -> TopicImage | None:
@@ -50,9 +50,9 @@ class InternalTopic:
         (decision,) = await self._broker.controller.auto_create_topics([self.name])
         if decision.error is not None and self.image is None:
             reason = decision.error.message
-            if reason != self._told_reason:  # clients retry often; log each reason once
+            if reason != self._logged_reason:  # clients retry often; log each reason once
                 logger.error("Could not create %s: %s", self.name, reason)
-                self._told_reason = reason
+                self._logged_reason = reason
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
 
     def _created(self, task: asyncio.Task[None]) -> None:

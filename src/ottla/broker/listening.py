@@ -77,7 +77,7 @@ async def bind_listener(
     except OSError as error:
         for sock in sockets:
             sock.close()
-        raise UserError(_sentence(host, port, error)) from error
+        raise UserError(_bind_error_message(host, port, error)) from error
     return sockets
 
 
@@ -129,7 +129,7 @@ def _set_options(sock: socket.socket, send_buffer_bytes: int, receive_buffer_byt
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
 
 
-def _sentence(host: str, port: int, error: OSError) -> str:
+def _bind_error_message(host: str, port: int, error: OSError) -> str:
     where = f"{host or '*'}:{port}"
     match error.errno:
         case errno.EADDRINUSE:

@@ -29,17 +29,17 @@ class LogLimiter:
         self._interval_s = interval_s
         self._tokens = float(burst)
         self._at = monotonic()
-        self._held_back = 0
+        self._suppressed = 0
 
     def log(self, level: int, message: str, *, exc_info: BaseException | None = None) -> None:
         now = self._monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._at) / self._interval_s)
         self._at = now
         if self._tokens < 1:
-            self._held_back += 1
+            self._suppressed += 1
             return
         self._tokens -= 1
-        if self._held_back:
-            message = f"{message} ({self._held_back} similar messages were suppressed)"
-            self._held_back = 0
+        if self._suppressed:
+            message = f"{message} ({self._suppressed} similar messages were suppressed)"
+            self._suppressed = 0
         self._logger.log(level, "%s", message, exc_info=exc_info)

@@ -26,7 +26,7 @@ from ottla.storage.log_dirs import (
     LogDirectory,
     checkpoint_offsets,
 )
-from ottla.storage.recovery import OpenLog, open_log
+from ottla.storage.recovery import KnownLogState, open_log
 
 logger = logging.getLogger(__name__)
 
@@ -60,10 +60,10 @@ class Logs:
         self._open_errors: list[OSError] = []
         """Errors of `open`, which may run in a thread; `opened` reports them to the disk watch."""
         self._checkpointing = asyncio.Lock()
-        self._in_directory: Counter[str] = Counter()
+        self._log_counts: Counter[str] = Counter()
         self.high_watermark: Callable[[TopicPartition], int | None] | None = None
         """Function that returns a partition's high watermark; set in a cluster, for checkpoints."""
-        self._is_settled = False
+        self._is_registered = False
 
     # ----------------------------------------------------------------------------------- start
 
@@ -90,30 +90,30 @@ class Logs:
         return all(directory.was_clean for directory in self.directories)
 
     @property
-    def lost_nothing(self) -> bool:
+    def has_all_writes(self) -> bool:
         """Whether everything that the previous run wrote is still there, synced or not."""
-        return all(directory.lost_nothing for directory in self.directories)
+        return all(directory.has_all_writes for directory in self.directories)
 
-    def settle(self) -> None:
+    def mark_registered(self) -> None:
         """Record that the cluster knows this incarnation and what the previous one may have lost.
         Only from now on may the directories state that nothing was lost since."""
         for directory in self.directories:
-            directory.note_boot()
-        self._is_settled = True
+            directory.write_boot_id()
+        self._is_registered = True
 
     @property
     def found(self) -> list[FoundLog]:
         """Logs on disk that have not been opened yet."""
         return [found for _, found in self._found.values()]
 
-    def set_strays_aside(self) -> None:
+    def rename_strays(self) -> None:
         for directory, found in list(self._found.values()):
             if found.partition not in self.unopened:
-                self._set_stray_aside(directory, found)
+                self._rename_stray(directory, found)
                 del self._found[found.partition]
 
-    def _set_stray_aside(self, directory: LogDirectory, found: FoundLog) -> None:
-        target = directory.set_aside(found.path, STRAY_SUFFIX)
+    def _rename_stray(self, directory: LogDirectory, found: FoundLog) -> None:
+        target = directory.rename_log_directory(found.path, STRAY_SUFFIX)
         logger.warning("%s does not belong to any topic; renamed it to %s", found.path, target)
 
     # ----------------------------------------------------------------------------------- opening
@@ -132,7 +132,7 @@ class Logs:
         logs = []
         for log in wanted:
             try:
-                directory, path, is_new = self._place(log)
+                directory, path, is_new = self._choose_directory(log)
                 if is_new:
                     touched[directory.path] = directory
                 logs.append(self._open_one(log, directory, path, is_new))
@@ -147,7 +147,7 @@ class Logs:
             directory.sync()
         return logs
 
-    def opened(self, logs: Iterable[Log]) -> None:
+    def register(self, logs: Iterable[Log]) -> None:
         """Register logs that `open` returned, and report its errors. Call on the event loop."""
         for log in logs:
             log.on_write_error = self.disk_watch.append_failed
@@ -157,24 +157,24 @@ class Logs:
             error = self._open_errors.pop()
             self.disk_watch.write_failed(str(error.filename), error)
 
-    def _place(self, wanted: WantedLog) -> tuple[LogDirectory, str, bool]:
+    def _choose_directory(self, wanted: WantedLog) -> tuple[LogDirectory, str, bool]:
         known = self._found.get(wanted.partition)
         if known is not None:
             directory, found = known
             if found.topic_id in (None, wanted.topic_id):
-                self._in_directory[directory.path] += 1
+                self._log_counts[directory.path] += 1
                 if found.topic_id is None:
                     directory.create_log_directory(wanted.partition, wanted.topic_id)
                 return directory, found.path, False
-            self._set_stray_aside(directory, found)
+            self._rename_stray(directory, found)
             del self._found[wanted.partition]
-        directory = min(self.directories, key=lambda each: self._in_directory[each.path])
-        self._in_directory[directory.path] += 1
+        directory = min(self.directories, key=lambda each: self._log_counts[each.path])
+        self._log_counts[directory.path] += 1
         return directory, directory.create_log_directory(wanted.partition, wanted.topic_id), True
 
     def _open_one(self, wanted: WantedLog, directory: LogDirectory, path: str, is_new: bool) -> Log:
         partition = wanted.partition
-        known = OpenLog(
+        known = KnownLogState(
             path,
             partition,
             wanted.topic_id,
@@ -193,8 +193,8 @@ class Logs:
         removed once no reader uses it."""
         self.open_logs.pop(log.partition, None)
         directory = self._directory_of(log)
-        self._in_directory[directory.path] -= 1
-        target = directory.set_aside(log.directory, DELETE_SUFFIX)
+        self._log_counts[directory.path] -= 1
+        target = directory.rename_log_directory(log.directory, DELETE_SUFFIX)
         for segment in log.segments:
             segment.is_removed = True
             segment.close()
@@ -203,8 +203,8 @@ class Logs:
     def _directory_of(self, log: Log) -> LogDirectory:
         return next(each for each in self.directories if each.path == log.data_directory)
 
-    def leftovers(self) -> list[str]:
-        return [path for directory in self.directories for path in directory.leftovers()]
+    def unfinished_deletions(self) -> list[str]:
+        return [path for directory in self.directories for path in directory.unfinished_deletions()]
 
     def high_watermark_of(self, log: Log) -> int:
         """Return the checkpointed high watermark, limited to the log's offsets. Records above it
@@ -268,7 +268,7 @@ class Logs:
 
         A log that is offline or cannot be closed leaves its directory marked unclean; the next
         start recovers the logs there from their recovery points. So does a run that ends before
-        `settle` if the run before it was unclean."""
+        `mark_registered` if the run before it was unclean."""
         for directory in self.directories:
             try:
                 self._close(directory, self._logs_in(directory), offline)
@@ -278,13 +278,13 @@ class Logs:
     def _close(
         self, directory: LogDirectory, logs: list[Log], offline: Container[tuple[str, int]]
     ) -> None:
-        written = [log for log in logs if log.partition not in offline and _is_written_out(log)]
+        written = [log for log in logs if log.partition not in offline and _write_out(log)]
         self.fs.sync_below(directory.path)
         for log in written:
             log.synced()
         self.fs.sync_below(directory.path)
         directory.write_checkpoints(*self._offsets(directory))
-        is_known = self._is_settled or directory.was_clean
+        is_known = self._is_registered or directory.was_clean
         if len(written) == len(logs) and is_known:
             directory.end()
 
@@ -296,19 +296,19 @@ class Logs:
         recovery_points, starts = checkpoint_offsets(self._logs_in(directory))
         for partition, (home, _) in self._found.items():
             if home is directory and partition not in self.open_logs:
-                _keep(partition, directory.recovery_points, recovery_points)
-                _keep(partition, directory.log_start_offsets, starts)
+                _copy_offset(partition, directory.recovery_points, recovery_points)
+                _copy_offset(partition, directory.log_start_offsets, starts)
         return recovery_points, starts
 
 
-def _keep(
+def _copy_offset(
     partition: TopicPartition, known: Mapping[TopicPartition, int], kept: dict[TopicPartition, int]
 ) -> None:
     if partition in known:
         kept[partition] = known[partition]
 
 
-def _is_written_out(log: Log) -> bool:
+def _write_out(log: Log) -> bool:
     try:
         log.write_out()
     except OSError as error:

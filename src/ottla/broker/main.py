@@ -66,12 +66,12 @@ class StopRequest:
         self._received_at = 0.0
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._take, number)
+            loop.add_signal_handler(number, self._on_signal, number)
 
     async def wait(self) -> None:
         await self._received.wait()
 
-    def _take(self, number: signal.Signals) -> None:
+    def _on_signal(self, number: signal.Signals) -> None:
         now = time.monotonic()
         if not self._received.is_set():
             self._received_at = now

@@ -31,7 +31,7 @@ MAX_POOLED_BYTES = 4 * 1024 * 1024
 POOL_BYTES = 16 * 1024 * 1024
 
 
-class Waiter(Protocol):
+class MemoryWaiter(Protocol):
     reader: FrameReader
 
     def memory_granted(self) -> None: ...
@@ -48,17 +48,17 @@ class BufferPool:
     def has(self, capacity: int) -> bool:
         return bool(self._free.get(capacity))
 
-    def take(self, capacity: int) -> bytearray:
+    def acquire(self, capacity: int) -> bytearray:
         free = self._free.get(capacity)
         while free:
             buffer = free.pop()
             self._size_bytes -= capacity
             self._used = True
-            if not _is_looked_at(buffer):
+            if not _has_views(buffer):
                 return buffer
         return bytearray(capacity)
 
-    def give(self, buffer: bytearray) -> None:
+    def release(self, buffer: bytearray) -> None:
         capacity = len(buffer)
         if capacity > MAX_POOLED_BYTES or self._size_bytes + capacity > POOL_BYTES:
             return
@@ -73,7 +73,7 @@ class BufferPool:
         self._used = False
 
 
-def _is_looked_at(buffer: bytearray) -> bool:
+def _has_views(buffer: bytearray) -> bool:
     """Return whether a view of the buffer is still alive, because a handler kept one instead of
     copying. Python refuses to resize such a buffer, and we refuse to overwrite it."""
     try:
@@ -98,7 +98,7 @@ class RequestMemory:
         self.used_bytes = 0
         self.now = 0.0
         self.pool = BufferPool()
-        self.waiting: deque[Waiter] = deque()
+        self.waiting: deque[MemoryWaiter] = deque()
         self._overdrawn: FrameReader | None = None
         self._schedule = schedule
         self._scheduled = False
@@ -132,11 +132,11 @@ class RequestMemory:
         if size_bytes < 0:
             self._wake_soon()
 
-    def wait(self, waiter: Waiter) -> None:
+    def wait(self, waiter: MemoryWaiter) -> None:
         """Queue a connection whose reader is starving; its `memory_granted` is called later."""
         self.waiting.append(waiter)
 
-    def forget(self, waiter: Waiter) -> None:
+    def forget(self, waiter: MemoryWaiter) -> None:
         if waiter in self.waiting:
             self.waiting.remove(waiter)
             self._wake_soon()
@@ -150,10 +150,10 @@ class RequestMemory:
         return min(final, _power_of_two(max(FIRST_BYTES, 2 * filled_bytes)))
 
     def take_buffer(self, capacity: int) -> bytearray:
-        return self.pool.take(capacity)
+        return self.pool.acquire(capacity)
 
     def give_buffer(self, buffer: bytearray) -> None:
-        self.pool.give(buffer)
+        self.pool.release(buffer)
 
     def _fits(self, size_bytes: int) -> bool:
         return self.used_bytes + size_bytes <= self.limit_bytes or self._overdrawn is None
@@ -171,9 +171,9 @@ class RequestMemory:
 
     def _wake(self) -> None:
         self._scheduled = False
-        while self.waiting and self._fits(self.waiting[0].reader.starving):
+        while self.waiting and self._fits(self.waiting[0].reader.bytes_refused):
             waiter = self.waiting.popleft()
-            self._grant(waiter.reader, waiter.reader.starving)
+            self._grant(waiter.reader, waiter.reader.bytes_refused)
             waiter.reader.granted()
             waiter.memory_granted()
 
@@ -182,7 +182,7 @@ def _power_of_two(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-class Debtor(Protocol):
+class SlowClient(Protocol):
     """A connection with unsent responses."""
 
     def bytes_in_memory(self) -> int: ...
@@ -197,25 +197,25 @@ class ResponseMemory:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
-        self._held: dict[Debtor, int] = {}
+        self._held: dict[SlowClient, int] = {}
         """Bytes held for each stuck connection; the one stuck longest comes first."""
 
-    def hold(self, debtor: Debtor, size_bytes: int) -> None:
+    def set_held(self, client: SlowClient, size_bytes: int) -> None:
         """Set the bytes held for a connection; 0 when it is not stuck any more."""
-        self.used_bytes += size_bytes - self._held.get(debtor, 0)
+        self.used_bytes += size_bytes - self._held.get(client, 0)
         if size_bytes:
-            self._held[debtor] = size_bytes
+            self._held[client] = size_bytes
         else:
-            self._held.pop(debtor, None)
+            self._held.pop(client, None)
         if self.used_bytes > self.limit_bytes:
             self._evict()
 
     def _evict(self) -> None:
-        for debtor in list(self._held):  # refresh: some of it may have been sent since
-            size_bytes = debtor.bytes_in_memory()
-            self.used_bytes += size_bytes - self._held[debtor]
-            self._held[debtor] = size_bytes
+        for client in list(self._held):  # refresh: some of it may have been sent since
+            size_bytes = client.bytes_in_memory()
+            self.used_bytes += size_bytes - self._held[client]
+            self._held[client] = size_bytes
         while self.used_bytes > self.limit_bytes and len(self._held) > 0:
-            debtor = next(iter(self._held))
-            self.used_bytes -= self._held.pop(debtor)
-            debtor.evict()
+            client = next(iter(self._held))
+            self.used_bytes -= self._held.pop(client)
+            client.evict()

@@ -28,7 +28,7 @@ from ottla.storage.log import AppendResult, Log
 from ottla.wire.records.batch import BatchHeader
 
 
-class FetchWaiter(Protocol):
+class DelayedFetch(Protocol):
     """A fetch that waits for more data (a delayed fetch)."""
 
     def more_bytes(self, count: int, *, is_stable: bool) -> None:
@@ -63,24 +63,24 @@ class Partition:
     """A replica of a partition, with its role, its high watermark and its waiting requests."""
 
     __slots__ = (
-        "_confirmations",
+        "_high_watermark_waits",
         "_guards",
         "_proofs",
-        "_unconfirmed_bytes",
+        "_uncommitted_bytes",
         "appended_bytes",
-        "confirms_at_once",
+        "commits_on_append",
         "high_watermark",
         "is_leader",
         "key",
         "leader_epoch",
         "leadership",
         "log",
-        "looks_into_batches",
+        "needs_records",
         "offline_reason",
-        "replica_waiters",
-        "undecided",
+        "delayed_replica_fetches",
+        "unreplicated_markers",
         "waits_for_sync",
-        "waiters",
+        "delayed_fetches",
     )
 
     def __init__(self, log: Log, leader_epoch: int, *, waits_for_sync: bool) -> None:
@@ -88,28 +88,28 @@ class Partition:
         self.key: TopicPartition = log.partition
         self.leader_epoch = leader_epoch
         self.waits_for_sync = waits_for_sync
-        self.looks_into_batches = needs_records(log.config)
+        self.needs_records = needs_records(log.config)
         self.high_watermark = log.log_end_offset
         self.is_leader = True
         self.leadership: Leadership | None = None
         """State of a leader in a cluster; None on a follower and on a standalone broker."""
-        self.confirms_at_once = not waits_for_sync
+        self.commits_on_append = not waits_for_sync
         """Whether an append advances the high watermark at once: on a standalone broker that does
         not wait for syncs."""
-        self.waiters: dict[FetchWaiter, None] = {}
+        self.delayed_fetches: dict[DelayedFetch, None] = {}
         """Delayed fetches in order of arrival; the one that has waited longest is served first."""
-        self.replica_waiters: dict[FetchWaiter, None] = {}
+        self.delayed_replica_fetches: dict[DelayedFetch, None] = {}
         """Delayed fetches of followers, which wait for the log end offset, not for the high
         watermark."""
         self.offline_reason: str | None = None
         """Set when a sync or a truncation failed and the contents of the disk are unknown. Nothing
         more is appended until the broker has been restarted and has recovered the log."""
-        self.undecided: deque[tuple[int, int]] = deque()
+        self.unreplicated_markers: deque[tuple[int, int]] = deque()
         """(first offset, marker offset) of transactions that have ended but whose markers are not
         yet below the high watermark, so that the markers may still be lost. Ordered by marker."""
         self.appended_bytes = 0
-        self._unconfirmed_bytes = 0
-        self._confirmations: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._uncommitted_bytes = 0
+        self._high_watermark_waits: deque[tuple[int, asyncio.Future[None]]] = deque()
         """(offset, future that completes when the high watermark reaches it)."""
         self._proofs: deque[tuple[float, asyncio.Future[None]]] = deque()
         """(start time, future that completes once this broker has proved that it led after it)."""
@@ -118,7 +118,7 @@ class Partition:
 
     def use_config(self, config: TopicConfig) -> None:
         self.log.config = config
-        self.looks_into_batches = needs_records(config)
+        self.needs_records = needs_records(config)
 
     def append(self, batch: ReadableBuffer, header: BatchHeader, now_ms: int) -> AppendResult:
         """Append a batch from a client, or a transaction marker.
@@ -137,20 +137,20 @@ class Partition:
         if self.offline_reason is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
         if header.is_control:
-            return self._end_transaction(batch, header, now_ms)
+            return self._append_marker(batch, header, now_ms)
         result = self.log.append(batch, header, self.leader_epoch, now_ms)
         if not result.is_duplicate:
             size = header.size
             self.appended_bytes += size
-            if self.confirms_at_once:
+            if self.commits_on_append:
                 self.high_watermark = result.last_offset + 1
-                if self.waiters:
-                    self._tell_waiters(size)
+                if self.delayed_fetches:
+                    self._notify_more_bytes(size)
             else:
                 self._appended(size)
         return result
 
-    def _end_transaction(
+    def _append_marker(
         self, marker: ReadableBuffer, header: BatchHeader, now_ms: int
     ) -> AppendResult:
         first_offset = self.log.producers.txn_first_offset(header.producer_id)
@@ -158,15 +158,15 @@ class Partition:
         self.appended_bytes += header.size
         if self._guards is not None:
             self._guards.pop(header.producer_id, None)
-        if not self.confirms_at_once:
+        if not self.commits_on_append:
             if first_offset is not None:
-                self.undecided.append((first_offset, result.last_offset))
+                self.unreplicated_markers.append((first_offset, result.last_offset))
             self._appended(header.size)
         else:
             self.high_watermark = result.last_offset + 1
-            if self.waiters:
-                self._tell_waiters(header.size)
-                self._tell_of_decision()
+            if self.delayed_fetches:
+                self._notify_more_bytes(header.size)
+                self._notify_stable_offset()
         return result
 
     def append_replicated(self, batch: ReadableBuffer, header: BatchHeader, now_ms: int) -> None:
@@ -178,14 +178,14 @@ class Partition:
             first_offset = self.log.producers.txn_first_offset(header.producer_id)
         self.log.append_as_follower(batch, header, now_ms)
         self.appended_bytes += header.size
-        self._unconfirmed_bytes += header.size
+        self._uncommitted_bytes += header.size
         if first_offset is not None:
-            self.undecided.append((first_offset, header.last_offset))
+            self.unreplicated_markers.append((first_offset, header.last_offset))
 
     # ---------------------------------------------------------------------------- transactions
 
-    def guard(self, producer_id: int) -> VerificationGuard:
-        """Return the guard to hold from the verification until the append (see `is_guarded`)."""
+    def acquire_guard(self, producer_id: int) -> VerificationGuard:
+        """Return the guard to hold from verification to append (see `is_guard_valid`)."""
         if self._guards is None:
             self._guards = WeakValueDictionary()
         guard = self._guards.get(producer_id)
@@ -193,7 +193,7 @@ class Partition:
             guard = self._guards[producer_id] = VerificationGuard()
         return guard
 
-    def is_guarded(self, producer_id: int, guard: VerificationGuard) -> bool:
+    def is_guard_valid(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Return whether `guard` is still valid: the producer has written no marker and this
         replica has not lost leadership since the guard was issued."""
         return self._guards is not None and self._guards.get(producer_id) is guard
@@ -201,51 +201,51 @@ class Partition:
     # --------------------------------------------------------------------------- high watermark
 
     def _appended(self, size: int) -> None:
-        self._unconfirmed_bytes += size
-        for waiter in tuple(self.replica_waiters):
-            waiter.more_bytes(size, is_stable=True)
+        self._uncommitted_bytes += size
+        for fetch in tuple(self.delayed_replica_fetches):
+            fetch.more_bytes(size, is_stable=True)
         if self.leadership is not None and not self.waits_for_sync:
-            self.advance()
+            self.update_high_watermark()
 
-    def advance(self) -> None:
+    def update_high_watermark(self) -> None:
         """Recompute the high watermark after a change to a replica's log or to the ISR."""
         leadership = self.leadership
         if leadership is None:
             return
         own_end = self.log.recovery_point if self.waits_for_sync else self.log.log_end_offset
         if leadership.advance(own_end):
-            self._confirm(leadership.high_watermark)
+            self._advance_high_watermark(leadership.high_watermark)
 
     def synced_to(self, offset: int) -> None:
         """Advance the high watermark after everything below `offset` was synced to disk."""
         if self.leadership is not None:
-            self.advance()
+            self.update_high_watermark()
         elif self.is_leader:
-            self._confirm(offset)
+            self._advance_high_watermark(offset)
 
     def follow_high_watermark(self, offset: int) -> None:
         """Adopt the leader's high watermark, as far as the local log reaches."""
-        self._confirm(min(offset, self.log.log_end_offset))
+        self._advance_high_watermark(min(offset, self.log.log_end_offset))
 
-    def _confirm(self, offset: int) -> None:
+    def _advance_high_watermark(self, offset: int) -> None:
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
-        size, self._unconfirmed_bytes = self._unconfirmed_bytes, 0
-        has_decided = False
-        while self.undecided and self.undecided[0][1] < offset:
-            self.undecided.popleft()
-            has_decided = True
-        while self._confirmations and self._confirmations[0][0] <= offset:
-            _, future = self._confirmations.popleft()
+        size, self._uncommitted_bytes = self._uncommitted_bytes, 0
+        has_markers = False
+        while self.unreplicated_markers and self.unreplicated_markers[0][1] < offset:
+            self.unreplicated_markers.popleft()
+            has_markers = True
+        while self._high_watermark_waits and self._high_watermark_waits[0][0] <= offset:
+            _, future = self._high_watermark_waits.popleft()
             if not future.done():
                 future.set_result(None)
-        if self.waiters:
-            self._tell_waiters(size)
-            if has_decided:
-                self._tell_of_decision()
+        if self.delayed_fetches:
+            self._notify_more_bytes(size)
+            if has_markers:
+                self._notify_stable_offset()
 
-    def confirmed(self, offset: int) -> asyncio.Future[None]:
+    def wait_for_high_watermark(self, offset: int) -> asyncio.Future[None]:
         """Return a future that completes when the high watermark reaches `offset`. It fails with
         KafkaError if this replica loses leadership or a required sync fails first."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -254,17 +254,17 @@ class Partition:
         else:
             # A retry of an older batch may ask for a lower offset than the futures before it. It
             # waits for theirs, so that the queue stays sorted.
-            last = self._confirmations[-1][0] if self._confirmations else offset
-            self._confirmations.append((max(offset, last), future))
+            last = self._high_watermark_waits[-1][0] if self._high_watermark_waits else offset
+            self._high_watermark_waits.append((max(offset, last), future))
         return future
 
     def go_offline(self, reason: str) -> None:
         """Refuse further appends: the contents of the disk are unknown until a restart."""
         self.offline_reason = reason
 
-    def refuse_confirmations(self, error: KafkaError) -> None:
-        """Fail all futures of `confirmed`."""
-        waiting, self._confirmations = self._confirmations, deque()
+    def fail_waiting_produces(self, error: KafkaError) -> None:
+        """Fail all futures of `wait_for_high_watermark`."""
+        waiting, self._high_watermark_waits = self._high_watermark_waits, deque()
         for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
@@ -272,7 +272,7 @@ class Partition:
 
     # -------------------------------------------------------------------- proof of leadership
 
-    def proof(self, now: float) -> asyncio.Future[None]:
+    def wait_for_proof(self, now: float) -> asyncio.Future[None]:
         """Return a future that completes once this broker has proved that it led at `now` or later.
 
         A leader without a lease proves it by its followers: when every member of the ISR has
@@ -282,21 +282,23 @@ class Partition:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._proofs.append((now, future))
         self.followers_fetched()
-        for waiter in tuple(self.replica_waiters):
-            waiter.wake()
+        for fetch in tuple(self.delayed_replica_fetches):
+            fetch.wake()
         return future
 
     @property
-    def wants_proof(self) -> bool:
+    def awaits_proof(self) -> bool:
         """Whether to answer followers' fetches at once, so that they fetch again soon."""
         return bool(self._proofs)
 
     def followers_fetched(self) -> None:
         if self._proofs:
             leadership = self.leadership
-            self.prove(float("inf") if leadership is None else leadership.heard_since())
+            self.leadership_proved(
+                float("inf") if leadership is None else leadership.followed_since()
+            )
 
-    def prove(self, moment: float) -> None:
+    def leadership_proved(self, moment: float) -> None:
         """Complete the proofs requested before `moment`, when this broker is known to have led."""
         while self._proofs and self._proofs[0][0] < moment:
             _, future = self._proofs.popleft()
@@ -315,7 +317,7 @@ class Partition:
 
         A standalone broker ignores `min.insync.replicas`: it has the only replica there is."""
         leadership, min_insync = self.leadership, self.log.config.min_insync_replicas
-        if leadership is not None and not leadership.grants(min_insync):
+        if leadership is not None and not leadership.has_min_isr(min_insync):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.key} has {len(leadership.isr)} in-sync replicas, min.insync.replicas is "
@@ -327,45 +329,49 @@ class Partition:
         self.is_leader = True
         self.leadership = leadership
         self.leader_epoch = leadership.leader_epoch
-        self.confirms_at_once = False
-        self.advance()
-        self.wake_waiters()
+        self.commits_on_append = False
+        self.update_high_watermark()
+        self.wake_delayed_fetches()
 
     def follow(self, leader_epoch: int) -> None:
         """Become a follower, or wait for a leader to be elected."""
         self.is_leader = False
         self.leadership = None
         self.leader_epoch = leader_epoch
-        self.confirms_at_once = False
+        self.commits_on_append = False
         self._guards = None
         error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self.refuse_confirmations(error)
+        self.fail_waiting_produces(error)
         proofs, self._proofs = self._proofs, deque()
         for _, future in proofs:
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # mark it as retrieved: the request may have timed out
-        self.wake_waiters()
+        self.wake_delayed_fetches()
 
     def truncated(self) -> None:
         """Adjust the high watermark after the log was truncated to match the leader's."""
         end = self.log.log_end_offset
         self.high_watermark = min(self.high_watermark, end)
-        self.undecided = deque(each for each in self.undecided if each[1] < end)
-        self._unconfirmed_bytes = 0
+        self.unreplicated_markers = deque(
+            each for each in self.unreplicated_markers if each[1] < end
+        )
+        self._uncommitted_bytes = 0
 
-    def _tell_waiters(self, size: int) -> None:
-        is_stable = self.log.producers.first_unstable_offset is None and not self.undecided
-        for waiter in tuple(self.waiters):
-            waiter.more_bytes(size, is_stable=is_stable)
+    def _notify_more_bytes(self, size: int) -> None:
+        is_stable = (
+            self.log.producers.first_unstable_offset is None and not self.unreplicated_markers
+        )
+        for fetch in tuple(self.delayed_fetches):
+            fetch.more_bytes(size, is_stable=is_stable)
 
-    def _tell_of_decision(self) -> None:
-        for waiter in tuple(self.waiters):
-            waiter.stable_offset_moved()
+    def _notify_stable_offset(self) -> None:
+        for fetch in tuple(self.delayed_fetches):
+            fetch.stable_offset_moved()
 
-    def wake_waiters(self) -> None:
-        for waiter in (*self.waiters, *self.replica_waiters):
-            waiter.wake()
+    def wake_delayed_fetches(self) -> None:
+        for fetch in (*self.delayed_fetches, *self.delayed_replica_fetches):
+            fetch.wake()
 
     @property
     def last_stable_offset(self) -> int:
@@ -376,9 +382,9 @@ class Partition:
         if unstable is not None:
             # Retention may have deleted the beginning of a transaction that is still open.
             stable = min(max(unstable, log.log_start_offset), stable)
-        if self.undecided:
-            undecided = tuple(self.undecided)  # a copy, since other threads may call this
-            first = min((first_offset for first_offset, _ in undecided), default=stable)
+        if self.unreplicated_markers:
+            markers = tuple(self.unreplicated_markers)  # a copy, since other threads may call this
+            first = min((first_offset for first_offset, _ in markers), default=stable)
             stable = min(max(first, log.log_start_offset), stable)
         return stable
 

@@ -25,7 +25,7 @@ from ottla.broker.peers import peer_client_id
 from ottla.broker.replication_throttle import ReplicationThrottle
 from ottla.broker.truncation import Truncations
 from ottla.core.replication.divergence import EpochEnd, truncation_offset
-from ottla.core.replication.follower_session import FollowerSession, PartitionId, Question
+from ottla.core.replication.follower_session import FetchParams, FollowerSession, PartitionId
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
 from ottla.wire.api import Api
@@ -59,18 +59,18 @@ LOST_SESSION = frozenset(
 )
 
 
-_NOTHING_ASKED = Question(-1, -1, -1, -1, -1)
+_NO_FETCH_PARAMS = FetchParams(-1, -1, -1, -1, -1)
 
 
-class _Followed:
-    __slots__ = ("id", "not_before", "partition", "question", "topic_id")
+class _FollowedPartition:
+    __slots__ = ("id", "not_before", "partition", "fetch_params", "topic_id")
 
     def __init__(self, partition: Partition, topic_id: bytes) -> None:
         self.partition = partition
         self.topic_id = topic_id
         self.id: PartitionId = (topic_id, partition.key.partition)
         self.not_before = 0.0
-        self.question = _NOTHING_ASKED
+        self.fetch_params = _NO_FETCH_PARAMS
         """The state that the last fetch requested for the partition."""
 
 
@@ -90,7 +90,7 @@ class ReplicaFetcher:
         self._incarnation = incarnation
         self._truncations = truncations
         self._throttle = throttle
-        self._followed: dict[TopicPartition, _Followed] = {}
+        self._followed: dict[TopicPartition, _FollowedPartition] = {}
         self._changed = asyncio.Event()
         self._session = FollowerSession()
         self._connection: Connection | None = None
@@ -99,7 +99,7 @@ class ReplicaFetcher:
     def follow(self, partition: Partition, topic_id: bytes) -> None:
         known = self._followed.get(partition.key)
         if known is None or known.partition is not partition or known.topic_id != topic_id:
-            self._followed[partition.key] = _Followed(partition, topic_id)
+            self._followed[partition.key] = _FollowedPartition(partition, topic_id)
         else:
             known.not_before = 0.0
         self._changed.set()
@@ -140,9 +140,9 @@ class ReplicaFetcher:
             for each in self._followed.values()
             if each.not_before <= now and each.partition.offline_reason is None
         ]
-        refusing = self._broker.logs.disk_watch.refusing
-        if refusing:
-            due = [each for each in due if each.partition.key not in refusing]
+        rejecting = self._broker.logs.disk_watch.rejecting
+        if rejecting:
+            due = [each for each in due if each.partition.key not in rejecting]
         due = self._not_throttled(due)
         if not due or self._incarnation() < 0:
             self._changed.clear()
@@ -155,63 +155,65 @@ class ReplicaFetcher:
         connection = await self._connected()
         config = self._broker.config
         timeout_s = (config.replica_fetch_wait_max_ms + config.replica_socket_timeout_ms) / 1000
-        asked = self._questions(due)
-        answer = await connection.request(
-            Api.FETCH, self._request(asked), timeout_s, min_version=MIN_FETCH_VERSION
+        fetch_params = self._fetch_params(due)
+        response = await connection.request(
+            Api.FETCH, self._request(fetch_params), timeout_s, min_version=MIN_FETCH_VERSION
         )
-        if answer.error_code in LOST_SESSION and self._session.is_open:
-            self._session.lost()
+        if response.error_code in LOST_SESSION and self._session.is_open:
+            self._session.reset()
             return
-        if answer.error_code:
-            raise ClientError(f"the leader rejected the fetch: {answer.error_code}")
-        self._session.answered(answer.session_id)
-        if not answer.responses:
+        if response.error_code:
+            raise ClientError(f"the leader rejected the fetch: {response.error_code}")
+        self._session.on_response(response.session_id)
+        if not response.responses:
             return
         by_id = {each.id: each for each in due}
-        for topic in answer.responses:
-            for told in topic.partitions:
-                followed = by_id.get((topic.topic_id, told.partition_index))
+        for topic in response.responses:
+            for partition_data in topic.partitions:
+                followed = by_id.get((topic.topic_id, partition_data.partition_index))
                 if followed is not None:
-                    await self._take(followed, told, asked[followed.id].leader_epoch)
+                    await self._process(
+                        followed, partition_data, fetch_params[followed.id].leader_epoch
+                    )
 
-    def _not_throttled(self, due: list[_Followed]) -> list[_Followed]:
-        if not self._throttle.is_taking_too_much():
+    def _not_throttled(self, due: list[_FollowedPartition]) -> list[_FollowedPartition]:
+        if not self._throttle.is_fetch_quota_exhausted():
             return due
         return [each for each in due if not self._throttle.is_throttled(each.partition)]
 
-    def _questions(self, due: list[_Followed]) -> dict[PartitionId, Question]:
+    def _fetch_params(self, due: list[_FollowedPartition]) -> dict[PartitionId, FetchParams]:
         """Return what to request for each partition. Unchanged requests are the same objects as
         before, so that the session can skip them."""
         max_bytes = self._broker.config.replica_fetch_max_bytes
-        questions = {}
+        params = {}
         for each in due:
             partition = each.partition
             log = partition.log
-            asked = (
+            current = (
                 partition.leader_epoch,
                 log.log_end_offset,
                 log.epochs.latest_epoch,
                 log.log_start_offset,
                 max_bytes,
             )
-            if asked != each.question:
-                each.question = Question(*asked)
-            questions[each.id] = each.question
-        return questions
+            if current != each.fetch_params:
+                each.fetch_params = FetchParams(*current)
+            params[each.id] = each.fetch_params
+        return params
 
-    def _request(self, wanted: Mapping[PartitionId, Question]) -> dict[str, Any]:
+    def _request(self, wanted: Mapping[PartitionId, FetchParams]) -> dict[str, Any]:
         config = self._broker.config
-        session_id, session_epoch, asked, forgotten = self._session.request(wanted)
+        session_id, session_epoch, changed, forgotten = self._session.request(wanted)
         topics: dict[bytes, list[dict[str, Any]]] = {}
-        for (topic_id, partition), question in asked.items():
+        for (topic_id, partition), params in changed.items():
             topics.setdefault(topic_id, []).append(
                 {
                     "partition": partition,
-                    "current_leader_epoch": question.leader_epoch,
-                    "fetch_offset": question.offset,
-                    "last_fetched_epoch": question.last_epoch,
-                    "log_start_offset": question.start_offset,
-                    "partition_max_bytes": question.max_bytes,
+                    "current_leader_epoch": params.leader_epoch,
+                    "fetch_offset": params.offset,
+                    "last_fetched_epoch": params.last_epoch,
+                    "log_start_offset": params.start_offset,
+                    "partition_max_bytes": params.max_bytes,
                 }
             )
         gone: dict[bytes, list[int]] = {}
@@ -239,31 +241,31 @@ class ReplicaFetcher:
 
     # ------------------------------------------------------------------------------ responses
 
-    async def _take(self, followed: _Followed, told: Any, epoch: int) -> None:
+    async def _process(self, followed: _FollowedPartition, data: Any, epoch: int) -> None:
         """Process the leader's response for one partition, unless the role has changed since the
         request."""
         partition = followed.partition
         if not self._still_follows(followed, epoch):
-            self._session.lost()  # a full fetch makes the leader send this response again
+            self._session.reset()  # a full fetch makes the leader send this response again
             return
         try:
-            if told.error_code:
-                await self._take_error(followed, told.error_code, epoch)
-            elif told.diverging_epoch.epoch >= 0:
-                end = EpochEnd(told.diverging_epoch.epoch, told.diverging_epoch.end_offset)
+            if data.error_code:
+                await self._process_error(followed, data.error_code, epoch)
+            elif data.diverging_epoch.epoch >= 0:
+                end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                 log = partition.log
                 offset = truncation_offset(
                     end, log.epochs, log.log_end_offset, partition.high_watermark
                 )
                 await self._truncate(followed, epoch, offset)
             else:
-                self._append(partition, told)
+                self._append(partition, data)
         except KafkaError as error:
             logger.warning("%s: could not follow the leader: %s", partition.key, error.message)
-            self._session.lost()
-            self._leave_alone(followed)
+            self._session.reset()
+            self._back_off_partition(followed)
 
-    def _still_follows(self, followed: _Followed, epoch: int) -> bool:
+    def _still_follows(self, followed: _FollowedPartition, epoch: int) -> bool:
         partition = followed.partition
         return (
             self._followed.get(partition.key) is followed
@@ -271,12 +273,12 @@ class ReplicaFetcher:
             and partition.leader_epoch == epoch
         )
 
-    def _append(self, partition: Partition, told: Any) -> None:
+    def _append(self, partition: Partition, data: Any) -> None:
         now_ms = self._broker.clock.time_ms()
-        records = told.records
+        records = data.records
         if records is not None and len(records):
             if self._throttle.is_throttled(partition):
-                self._throttle.took(len(records))
+                self._throttle.record_fetched(len(records))
             for header in iter_headers(records):
                 validate(records, header.position, header)
                 if header.base_offset >= partition.log.log_end_offset:
@@ -284,24 +286,24 @@ class ReplicaFetcher:
                     partition.append_replicated(batch, header, now_ms)
             if partition.waits_for_sync or partition.log.wants_flush:
                 self._broker.flusher.request(partition)
-        partition.follow_high_watermark(told.high_watermark)
-        if told.log_start_offset > partition.log.log_start_offset:
-            start = min(told.log_start_offset, partition.high_watermark)
+        partition.follow_high_watermark(data.high_watermark)
+        if data.log_start_offset > partition.log.log_start_offset:
+            start = min(data.log_start_offset, partition.high_watermark)
             if start > partition.log.log_start_offset:
                 partition.log.advance_start_offset(start)
 
-    async def _take_error(self, followed: _Followed, code: int, epoch: int) -> None:
+    async def _process_error(self, followed: _FollowedPartition, code: int, epoch: int) -> None:
         partition = followed.partition
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._find_range(followed, epoch)
+            await self._handle_out_of_range(followed, epoch)
             return
         if code not in QUIET_ERRORS:
             logger.warning(
                 "%s: broker %d returned %s to its follower", partition.key, self._leader, code
             )
-        self._leave_alone(followed)
+        self._back_off_partition(followed)
 
-    async def _find_range(self, followed: _Followed, epoch: int) -> None:
+    async def _handle_out_of_range(self, followed: _FollowedPartition, epoch: int) -> None:
         """Handle an end offset outside the leader's log: truncate if it is after the leader's end,
         start over with an empty log if it is before the leader's start."""
         partition = followed.partition
@@ -315,41 +317,43 @@ class ReplicaFetcher:
         elif start > log_end:
             await self._truncate_fully(followed, epoch, start)
         else:
-            self._leave_alone(followed)
+            self._back_off_partition(followed)
 
     async def _list_offset(self, partition: Partition, timestamp: int) -> int:
         connection = await self._connected()
-        asked = {
+        requested = {
             "partition_index": partition.key.partition,
             "current_leader_epoch": partition.leader_epoch,
             "timestamp": timestamp,
         }
         body = {
             "replica_id": self._broker.node_id,
-            "topics": [{"name": partition.key.topic, "partitions": [asked]}],
+            "topics": [{"name": partition.key.topic, "partitions": [requested]}],
         }
         timeout_s = self._broker.config.replica_socket_timeout_ms / 1000
-        answer = await connection.request(Api.LIST_OFFSETS, body, timeout_s)
-        told = answer.topics[0].partitions[0]
-        if told.error_code:
-            raise KafkaError(ErrorCode(told.error_code))
-        offset: int = told.offset
+        response = await connection.request(Api.LIST_OFFSETS, body, timeout_s)
+        result = response.topics[0].partitions[0]
+        if result.error_code:
+            raise KafkaError(ErrorCode(result.error_code))
+        offset: int = result.offset
         return offset
 
-    async def _truncate(self, followed: _Followed, epoch: int, offset: int) -> None:
+    async def _truncate(self, followed: _FollowedPartition, epoch: int, offset: int) -> None:
         partition, log = followed.partition, followed.partition.log
         if offset >= log.log_end_offset:
             # An epoch in which this broker led but wrote nothing: the leader does not know it.
             log.epochs.truncate_from_end(offset)
             return
-        await self._truncations.cut(partition, offset, lambda: self._still_follows(followed, epoch))
+        await self._truncations.truncate_to(
+            partition, offset, lambda: self._still_follows(followed, epoch)
+        )
 
-    async def _truncate_fully(self, followed: _Followed, epoch: int, offset: int) -> None:
-        await self._truncations.begin_anew(
+    async def _truncate_fully(self, followed: _FollowedPartition, epoch: int, offset: int) -> None:
+        await self._truncations.truncate_fully(
             followed.partition, offset, lambda: self._still_follows(followed, epoch)
         )
 
-    def _leave_alone(self, followed: _Followed) -> None:
+    def _back_off_partition(self, followed: _FollowedPartition) -> None:
         backoff_s = self._broker.config.replica_fetch_backoff_ms / 1000
         followed.not_before = self._broker.clock.monotonic() + backoff_s
 
@@ -365,7 +369,7 @@ class ReplicaFetcher:
         return self._connection
 
     def _disconnect(self) -> None:
-        self._session.lost()
+        self._session.reset()
         if self._connection is not None:
             self._connection.close()
             self._connection = None

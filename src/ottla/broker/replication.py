@@ -35,12 +35,12 @@ from ottla.metadata import tree
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.handlers.fetch import Replica
+    from ottla.broker.handlers.fetch import FetchingReplica
 
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.1
-MAX_LOOK_S = 2.0
+MAX_CHECK_INTERVAL_S = 2.0
 """Longest interval between checks for lagging followers and failed disks."""
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -53,14 +53,14 @@ class Replication:
         self.incarnation = -1
         """This broker's incarnation in its current session; -1 if it is not registered, in which
         case it leads nothing."""
-        self._truncations = Truncations(broker, self._truncation_over)
+        self._truncations = Truncations(broker, self._on_truncation_end)
         self.throttle = ReplicationThrottle(broker)
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._followed: dict[TopicPartition, int] = {}
-        self._shrinking: asyncio.Task[None] | None = None
+        self._shrink_task: asyncio.Task[None] | None = None
         self._changes: set[asyncio.Task[None]] = set()
         self._resigning: set[TopicPartition] = set()
-        self._left: dict[TopicPartition, int] = {}
+        self._resigned_epochs: dict[TopicPartition, int] = {}
         """Partitions that this broker stopped leading because its disk refuses writes -> partition
         epoch at that time. It may be out of the ISR, with another leader elected, before the image
         shows it, so it must not lead again at that epoch."""
@@ -68,23 +68,23 @@ class Replication:
     # ------------------------------------------------------------------------ start and stop
 
     def start(self) -> None:
-        self._broker.flusher.on_offline = self._went_offline
-        self._disk_watch.on_refused = self._write_refused
-        self._disk_watch.on_recovered = self._writes_accepted
-        self._shrinking = asyncio.create_task(self._shrink_for_ever(), name="isr-shrinking")
+        self._broker.flusher.on_offline = self._on_offline
+        self._disk_watch.on_rejected = self._review_soon
+        self._disk_watch.on_recovered = self._on_disks_recovered
+        self._shrink_task = asyncio.create_task(self._shrink_isr_loop(), name="isr-shrinking")
 
     @property
     def _disk_watch(self) -> DiskWatch:
         return self._broker.logs.disk_watch
 
     async def stop(self) -> None:
-        tasks = [*self._changes] + ([self._shrinking] if self._shrinking else [])
+        tasks = [*self._changes] + ([self._shrink_task] if self._shrink_task else [])
         for task in tasks:
             task.cancel()
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()
         await asyncio.gather(*(each.stop() for each in fetchers))
-        await self._truncations.settle()
+        await self._truncations.drain()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def registered(self, incarnation: int) -> None:
@@ -109,61 +109,63 @@ class Replication:
         name, index = partition.key
         topic = self._broker.image.topics.get(name)
         if topic is not None and index < len(topic.partitions):
-            self.take_role(partition, topic, topic.partitions[index])
+            self.apply_role(partition, topic, topic.partitions[index])
 
-    def take_role(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
+    def apply_role(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
         """Make this replica the leader or a follower, according to the image."""
         if partition.log.is_truncating:
-            return  # `_truncation_over` reviews the role again
+            return  # `_on_truncation_end` reviews the role again
         if not self._leads(state):
             self._follow(partition, topic, state)
-            if partition.key in self._disk_watch.refusing and self._has_live_peers(state):
+            if partition.key in self._disk_watch.rejecting and self._has_live_peers(state):
                 self._resign(partition, topic, state)
-        elif partition.offline_reason is None and not self._gives_way(partition, state):
+        elif partition.offline_reason is None and not self._should_resign(partition, state):
             self._lead(partition, state)
         else:
             self._follow(partition, topic, state)
             self._resign(partition, topic, state)
 
-    def _gives_way(self, partition: Partition, state: PartitionState) -> bool:
+    def _should_resign(self, partition: Partition, state: PartitionState) -> bool:
         """Return whether to leave the partition to another in-sync replica because the disk here
         refuses writes.
 
         The others must have every record of this log, including those acknowledged with acks=1.
         Until then, and if there are no others, this broker continues to serve reads."""
         key = partition.key
-        if self._left.get(key) == state.partition_epoch:
+        if self._resigned_epochs.get(key) == state.partition_epoch:
             return True
-        self._left.pop(key, None)
-        if key not in self._disk_watch.refusing or not self._has_live_peers(state):
+        self._resigned_epochs.pop(key, None)
+        if key not in self._disk_watch.rejecting or not self._has_live_peers(state):
             return False
         cluster = self._broker.cluster
         if cluster is None or not cluster.has_lease or not partition.is_leader:
             return False
         if partition.high_watermark < partition.log.log_end_offset:
             return False
-        self._left[key] = state.partition_epoch
+        self._resigned_epochs[key] = state.partition_epoch
         return True
 
     def _has_live_peers(self, state: PartitionState) -> bool:
         me, image = self._broker.node_id, self._broker.image
-        alive = (each for each in state.isr if image.is_alive(each) and each not in image.silent)
+        alive = (
+            each for each in state.isr if image.is_alive(each) and each not in image.presumed_dead
+        )
         return any(member != me for member in alive)
 
-    def _write_refused(self, key: TopicPartition) -> None:
+    def _review_soon(self, key: TopicPartition) -> None:
         partition = self._broker.partitions.get(key)
         if partition is not None:
             asyncio.get_running_loop().call_soon(self._review, partition)
 
-    def _writes_accepted(self, keys: Iterable[TopicPartition]) -> None:
+    def _on_disks_recovered(self, keys: Iterable[TopicPartition]) -> None:
         for key in keys:
-            self._write_refused(key)
+            self._review_soon(key)
 
-    def _went_offline(self, partition: Partition) -> None:
+    def _on_offline(self, partition: Partition) -> None:
         """Resign soon if another replica is in sync, after the current failure was reported."""
         asyncio.get_running_loop().call_soon(self._review, partition)
 
-    def _truncation_over(self, partition: Partition) -> None:
+    def _on_truncation_end(self, partition: Partition) -> None:
         if self._broker.partitions.get(partition.key) is not partition:
             return
         self._review(partition)
@@ -180,11 +182,11 @@ class Replication:
         now = self._broker.clock.monotonic()
         leadership = partition.leadership
         if leadership is not None and leadership.leader_epoch == state.leader_epoch:
-            leadership.take(state, now)
-            partition.advance()
+            leadership.apply_state(state, now)
+            partition.update_high_watermark()
             return
         self._stop_following(partition.key)
-        self._broker.hosting = object()
+        self._broker.partitions_version = object()
         log = partition.log
         if state.leader_epoch > log.epochs.latest_epoch:
             # Followers can then look up the epoch even before its first record.
@@ -206,7 +208,7 @@ class Replication:
     def _follow(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
         was_leader = partition.is_leader
         if was_leader or partition.leader_epoch != state.leader_epoch:
-            self._broker.hosting = object()
+            self._broker.partitions_version = object()
             partition.follow(state.leader_epoch)
         if was_leader:
             self._broker.leader_changed(partition)
@@ -251,13 +253,13 @@ class Replication:
         task.add_done_callback(self._changes.discard)
 
     def _step_down(self, partition: Partition) -> None:
-        self._broker.hosting = object()
+        self._broker.partitions_version = object()
         partition.follow(partition.leader_epoch)
         self._broker.leader_changed(partition)
 
     def forget(self, key: TopicPartition) -> None:
         """Stop following a partition that is no longer on this broker."""
-        self._left.pop(key, None)
+        self._resigned_epochs.pop(key, None)
         self._stop_following(key)
 
     def _stop_following(self, key: TopicPartition) -> None:
@@ -275,11 +277,11 @@ class Replication:
     def lease_regained(self) -> None:
         """Complete all proofs of leadership: the lease is held again."""
         for partition in self._broker.partitions.values():
-            partition.prove(float("inf"))
+            partition.leadership_proved(float("inf"))
 
     # --------------------------------------------------------------------------------- the ISR
 
-    def fetched(self, partition: Partition, replica: Replica, offset: int) -> None:
+    def fetched(self, partition: Partition, replica: FetchingReplica, offset: int) -> None:
         """Record that a follower has everything below `offset`, and expand the ISR if possible."""
         leadership = partition.leadership
         if leadership is None:
@@ -288,27 +290,27 @@ class Replication:
         end = partition.log.log_end_offset
         if not leadership.fetched(replica.id, replica.incarnation, offset, end, now):
             return
-        partition.advance()
+        partition.update_high_watermark()
         partition.followers_fetched()
-        expanded = leadership.expanded(replica.id)
+        expanded = leadership.expanded_isr(replica.id)
         if expanded is not None and self._broker.image.is_alive(replica.id):
             registered = self._broker.image.brokers[replica.id].incarnation
             if registered == replica.incarnation:
                 self._change_isr(partition, leadership, expanded)
 
-    async def _shrink_for_ever(self) -> None:
+    async def _shrink_isr_loop(self) -> None:
         while True:
             max_lag_s = self._broker.config.replica_lag_time_max_ms / 1000
-            await asyncio.sleep(min(max_lag_s / 4, MAX_LOOK_S))
+            await asyncio.sleep(min(max_lag_s / 4, MAX_CHECK_INTERVAL_S))
             now = self._broker.clock.monotonic()
-            refusing = self._disk_watch.refusing | self._left.keys()
+            rejecting = self._disk_watch.rejecting | self._resigned_epochs.keys()
             for partition in list(self._broker.partitions.values()):
-                if partition.offline_reason is not None or partition.key in refusing:
+                if partition.offline_reason is not None or partition.key in rejecting:
                     self._review(partition)
                 leadership = partition.leadership
                 if leadership is None:
                     continue
-                shrunk = leadership.shrunk(now, max_lag_s)
+                shrunk = leadership.shrunk_isr(now, max_lag_s)
                 if shrunk is not None:
                     self._change_isr(partition, leadership, shrunk)
 
@@ -326,7 +328,7 @@ class Replication:
         topic = self._broker.image.topics.get(partition.key.topic)
         index, isr = partition.key.partition, proposal.isr
         if topic is None or index >= len(topic.partitions):
-            leadership.refused(proposal)
+            leadership.rejected(proposal)
             return
         before = topic.partitions[index]
         path = tree.partition_path(topic.topic_id, index)
@@ -350,18 +352,18 @@ class Replication:
                 conflict,
             )
             await asyncio.sleep(RETRY_S)  # until the image shows what has changed
-            leadership.refused(proposal)
-            partition.advance()
+            leadership.rejected(proposal)
+            partition.update_high_watermark()
         except KafkaError as error:
             logger.warning("%s: could not update the ISR: %s", partition.key, error.message)
             await asyncio.sleep(RETRY_S)
-            leadership.refused(proposal)
+            leadership.rejected(proposal)
         else:
             logger.info("%s: the ISR is now %s", partition.key, order)
 
     # -------------------------------------------------------------------- fetch from followers
 
-    def nearer_replica(self, partition: Partition, rack: str) -> int | None:
+    def preferred_read_replica(self, partition: Partition, rack: str) -> int | None:
         """Return an in-sync replica in the client's rack, unless this broker is in that rack
         (KIP-392)."""
         config, image = self._broker.config, self._broker.image

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.partition import Partition
-from ottla.core.replication.throttle import Allowance, is_listed
+from ottla.core.replication.throttle import Quota, is_listed
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -24,23 +24,23 @@ class ReplicationThrottle:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._sending = Allowance()
-        self._taking = Allowance()
+        self._send_quota = Quota()
+        self._fetch_quota = Quota()
 
     # ------------------------------------------------------------------------------ as a leader
 
-    def holds_back(self, partition: Partition, follower: int) -> bool:
+    def is_quota_exhausted(self, partition: Partition, follower: int) -> bool:
         """Return whether the quota forbids sending this follower the partition's records now."""
-        if not self._throttles(partition, follower):
+        if not self._is_follower_throttled(partition, follower):
             return False
         rate = self._broker.config.leader_replication_throttled_rate
-        return self._sending.is_used_up(rate, self._broker.clock.monotonic())
+        return self._send_quota.is_exhausted(rate, self._broker.clock.monotonic())
 
-    def sent(self, partition: Partition, follower: int, size_bytes: int) -> None:
-        if self._throttles(partition, follower):
-            self._sending.use(size_bytes)
+    def record_sent(self, partition: Partition, follower: int, size_bytes: int) -> None:
+        if self._is_follower_throttled(partition, follower):
+            self._send_quota.record(size_bytes)
 
-    def _throttles(self, partition: Partition, follower: int) -> bool:
+    def _is_follower_throttled(self, partition: Partition, follower: int) -> bool:
         listed = partition.log.config.leader_replication_throttled_replicas
         if not listed or not is_listed(listed, partition.key.partition, follower):
             return False
@@ -59,9 +59,9 @@ class ReplicationThrottle:
             return False
         return me not in topic.partitions[key.partition].isr
 
-    def is_taking_too_much(self) -> bool:
+    def is_fetch_quota_exhausted(self) -> bool:
         rate = self._broker.config.follower_replication_throttled_rate
-        return self._taking.is_used_up(rate, self._broker.clock.monotonic())
+        return self._fetch_quota.is_exhausted(rate, self._broker.clock.monotonic())
 
-    def took(self, size_bytes: int) -> None:
-        self._taking.use(size_bytes)
+    def record_fetched(self, size_bytes: int) -> None:
+        self._fetch_quota.record(size_bytes)

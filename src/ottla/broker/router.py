@@ -109,19 +109,19 @@ own, because its response describes the table."""
 ADVERTISED_FROM_ZERO = frozenset({0})
 """Produce; handlers/api_versions.py says why."""
 
-ANSWERED_ALONE = frozenset({1})
+EXCLUSIVE_APIS = frozenset({1})
 """Fetch. A connection serves one at a time, because responses can be large; and a fetch changes
 nothing, so it is dropped when its connection is lost."""
 
 
-class RequestRefused(Exception):
+class RequestRejected(Exception):
     """A request that cannot be served, so that its connection is closed. The message is logged."""
 
 
 class Route:
     """The handler of one API key and how to call it."""
 
-    __slots__ = ("alone", "api_key", "handle", "is_coroutine", "versions")
+    __slots__ = ("is_exclusive", "api_key", "handle", "is_coroutine", "versions")
 
     def __init__(self, api_key: int, handle: Handler) -> None:
         self.api_key = api_key
@@ -129,7 +129,7 @@ class Route:
         self.versions = schema.versions(api_key)
         self.is_coroutine = inspect.iscoroutinefunction(handle) or api_key in FORWARDED
         """Whether the request must stay valid after the handler has returned."""
-        self.alone = api_key in ANSWERED_ALONE
+        self.is_exclusive = api_key in EXCLUSIVE_APIS
 
 
 class Router:
@@ -140,7 +140,7 @@ class Router:
         self._api_versions = ApiVersions([_advertised(key) for key in keys])
         table: dict[int, Handler] = {api_versions.API_KEY: self._api_versions.handle, **handlers}
         self._routes = {key: Route(key, table[key]) for key in keys}
-        self._unsupported = Route(api_versions.API_KEY, self._answer_unsupported)
+        self._unsupported = Route(api_versions.API_KEY, self._respond_unsupported)
 
     def supported_versions(self) -> list[tuple[int, int, int]]:
         """Return (key, lowest version, highest version) of each API, as ApiVersions reports it."""
@@ -157,14 +157,14 @@ class Router:
             The route, the context, and the position of the body in `frame`.
 
         Raises:
-            RequestRefused: The API key or version is not served.
+            RequestRejected: The API key or version is not served.
             DecodeError: The header is malformed.
         """
         api_key, version, correlation_id, client_id, position = codec.decode_request_header(frame)
         route = self._routes.get(api_key)
         if route is None or version not in route.versions:
             if api_key != api_versions.API_KEY:
-                raise RequestRefused(_unserved(api_key, version, route))
+                raise RequestRejected(_unserved(api_key, version, route))
             route, version = self._unsupported, 0
         context = RequestContext(
             api_key,
@@ -177,7 +177,7 @@ class Router:
         )
         return route, context, position
 
-    def _answer_unsupported(self, broker: Any, context: RequestContext, request: Any) -> Body:
+    def _respond_unsupported(self, broker: Any, context: RequestContext, request: Any) -> Body:
         return self._api_versions.unsupported
 
 

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, cast
 
 from ottla.broker.connection import Connection
 from ottla.broker.connection_rate import UNLIMITED, ConnectionRate
-from ottla.broker.known_produce import KnownProduce
 from ottla.broker.listening import BindListener, bind_listener, file_limit
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.memory import RequestMemory, ResponseMemory
+from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.router import Router
 
 _logger = logging.getLogger(__name__)
@@ -33,9 +33,9 @@ FILES_KEPT_FREE = 0.25
 """Share of the open-file limit that connections leave to the logs."""
 MIN_BACKLOG = 512
 """Length of the accept queue. With Kafka's 50, clients wait a second when many connect at once."""
-STALLED_FRAME_S = 30.0
+STALLED_FRAME_TIMEOUT_S = 30.0
 """Time limit for receiving a large request while other connections wait for memory."""
-CLOSING_S = 10.0
+CLOSE_TIMEOUT_S = 10.0
 """Time that a client has to read its last responses when its connection is closed."""
 SWEEPS_PER_IDLE_TIME = 10
 MIN_SWEEP_INTERVAL_S = 0.1
@@ -83,7 +83,7 @@ class Server:
         config: ServerConfig,
         *,
         monotonic: Callable[[], float] = time.monotonic,
-        known_produce: Callable[[], KnownProduce] | None = None,
+        produce_fast_path: Callable[[], ProduceFastPath] | None = None,
         bind: BindListener = bind_listener,
     ) -> None:
         """Create a server; `start` binds its listeners.
@@ -93,12 +93,12 @@ class Server:
             router: Finds the handler of each request.
             config: Network settings.
             monotonic: Source of monotonic time.
-            known_produce: Creates a connection's fast path for produce requests
-                (known_produce.py); None to decode all of them.
+            produce_fast_path: Creates a connection's fast path for produce requests
+                (produce_fast_path.py); None to decode all of them.
             bind: Binds a listener; simulations pass their own.
         """
         self.broker = broker
-        self.known_produce = known_produce
+        self.produce_fast_path = produce_fast_path
         self.router = router
         self.config = config
         self.connections: dict[Connection, None] = {}
@@ -124,7 +124,7 @@ class Server:
         self._files_for_connections = UNLIMITED
         self._connections_of: dict[str, int] = {}
         self._rate = ConnectionRate()
-        self._arriving: deque[Connection] = deque()
+        self._waiting: deque[Connection] = deque()
         """Accepted connections that wait because of the connection rate."""
         self._abuse_log = LogLimiter(_logger, monotonic)
         self._failure_log = LogLimiter(_logger, monotonic)
@@ -200,7 +200,7 @@ class Server:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._wait_until_empty(CLOSING_S)
+        await self._wait_until_empty(CLOSE_TIMEOUT_S)
 
     async def _wait_until_empty(self, timeout_s: float) -> None:
         assert self._emptied is not None
@@ -222,45 +222,45 @@ class Server:
         """Count a new connection and return True, or return False if a limit is reached."""
         peer = connection.peer
         if len(self.connections) >= min(self.config.max_connections, self._files_for_connections):
-            return self._turn_away(connection, f"{len(self.connections)} connections are open")
+            return self._refuse(connection, f"{len(self.connections)} connections are open")
         count = self._connections_of.get(peer, 0)
         limit = self.config.max_connections_per_ip_overrides.get(
             peer, self.config.max_connections_per_ip
         )
         if count >= limit:
-            return self._turn_away(connection, f"{count} connections from that address are open")
+            return self._refuse(connection, f"{count} connections from that address are open")
         self._connections_of[peer] = count + 1
         self.connections[connection] = None
         self.connections_accepted += 1
         return True
 
-    def is_early(self, connection: Connection) -> bool:
+    def must_wait(self, connection: Connection) -> bool:
         """Return whether an admitted connection must wait because of the connection rate. If so,
         its `arrived` is called later."""
         rate = self.config.max_connection_creation_rate
-        if not self._arriving and self._rate.take(rate, self._monotonic()):
+        if not self._waiting and self._rate.try_acquire(rate, self._monotonic()):
             return False
-        self._arriving.append(connection)
-        if len(self._arriving) == 1:
-            self._let_in_later()
+        self._waiting.append(connection)
+        if len(self._waiting) == 1:
+            self._admit_waiting_later()
         return True
 
-    def _let_in_later(self) -> None:
+    def _admit_waiting_later(self) -> None:
         assert self._loop is not None
         delay_s = self._rate.wait_s(self.config.max_connection_creation_rate)
-        self._arrival_timer = self._loop.call_later(delay_s, self._let_in)
+        self._arrival_timer = self._loop.call_later(delay_s, self._admit_waiting)
 
-    def _let_in(self) -> None:
+    def _admit_waiting(self) -> None:
         rate = self.config.max_connection_creation_rate
-        while self._arriving:
-            if not self._arriving[0].is_ending:  # a closed connection uses no token
-                if not self._rate.take(rate, self._monotonic()):
-                    self._let_in_later()
+        while self._waiting:
+            if not self._waiting[0].is_ending:  # a closed connection uses no token
+                if not self._rate.try_acquire(rate, self._monotonic()):
+                    self._admit_waiting_later()
                     return
-                self._arriving[0].arrived()
-            self._arriving.popleft()
+                self._waiting[0].admitted()
+            self._waiting.popleft()
 
-    def _turn_away(self, connection: Connection, reason: str) -> bool:
+    def _refuse(self, connection: Connection, reason: str) -> bool:
         self.connections_refused += 1
         self._abuse_log.log(
             logging.WARNING,
@@ -279,7 +279,7 @@ class Server:
         else:
             del self._connections_of[connection.peer]
         self.request_memory.forget(connection)
-        self.response_memory.hold(connection, 0)
+        self.response_memory.set_held(connection, 0)
         if self._emptied is not None and not self.connections:
             self._emptied.set()
 
@@ -354,17 +354,17 @@ class Server:
             connection.active = False
             connection.unsent_seen = unsent
             connection.last_active = now
-        silent_s = now - connection.last_active
+        inactive_s = now - connection.last_active
         idle_s = self.config.connections_max_idle_ms / 1000
         if connection.is_ending:
-            if silent_s >= CLOSING_S:
+            if inactive_s >= CLOSE_TIMEOUT_S:
                 connection.abort()
         elif self._is_stalling_others(connection, now):
             self.report_abuse(
                 connection, "other requests wait for memory that its incomplete request holds"
             )
             connection.abort()
-        elif 0 <= idle_s <= silent_s:
+        elif 0 <= idle_s <= inactive_s:
             self.connections_closed_idle += 1
             _logger.debug("Closing the connection from %s: idle", connection.name())
             connection.abort()
@@ -374,8 +374,8 @@ class Server:
         return (
             bool(self.request_memory.waiting)
             and reader.holds_large_frame
-            and not reader.starving
-            and now - reader.large_since >= STALLED_FRAME_S
+            and not reader.bytes_refused
+            and now - reader.large_since >= STALLED_FRAME_TIMEOUT_S
         )
 
 

@@ -16,7 +16,7 @@ from ottla.base.ports import Clock
 
 logger = logging.getLogger(__name__)
 
-FIRED_PER_TURN = 200
+TIMERS_PER_WAKEUP = 200
 """Timers fired at once before the event loop does other work."""
 SPARE_PLACES = 64
 """Stale heap entries are removed when there are this many more entries than twice the timers."""
@@ -79,11 +79,11 @@ class Timers:
         self._disarm()
 
     def run_due(self) -> None:
-        """Run the actions that are due, up to `FIRED_PER_TURN`."""
+        """Run the actions that are due, up to `TIMERS_PER_WAKEUP`."""
         self._disarm()
         now = self._clock.monotonic()
         heap, fired = self._heap, 0
-        while heap and heap[0][0] <= now and fired < FIRED_PER_TURN:
+        while heap and heap[0][0] <= now and fired < TIMERS_PER_WAKEUP:
             _, place, key = heapq.heappop(heap)
             timer = self._timers.get(key)
             if timer is None or timer.place != place:

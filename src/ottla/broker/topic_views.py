@@ -27,7 +27,7 @@ from ottla.broker.context import Body
 from ottla.broker.controller import Controller
 from ottla.metadata.image import ClusterImage
 
-NOT_ASKED_FOR = -(2**31)
+NOT_REQUESTED = -(2**31)
 """Value of a field of authorized operations that the client did not request."""
 
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -73,7 +73,7 @@ class Style(Enum):
 def described_topic(
     image: ClusterImage, topic: TopicImage, listener: str, style: Style, operations: int
 ) -> Body:
-    key = (image.brokers_revision, image.silent, listener, style, operations)
+    key = (image.brokers_revision, image.presumed_dead, listener, style, operations)
     view: Body | None = topic.views.get(key)
     if view is None:
         view = {
@@ -112,7 +112,7 @@ def unknown_topic(error: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUI
         "topic_id": topic_id,
         "is_internal": name in INTERNAL_TOPICS,
         "partitions": [],
-        "topic_authorized_operations": NOT_ASKED_FOR,
+        "topic_authorized_operations": NOT_REQUESTED,
     }
 
 
@@ -122,7 +122,7 @@ def described_partitions(
     reachable = {
         broker.id
         for broker in image.live_brokers
-        if listener in broker.endpoints and broker.id not in image.silent
+        if listener in broker.endpoints and broker.id not in image.presumed_dead
     }
     return [
         _described_partition(image, index, state, reachable, style)
@@ -144,7 +144,7 @@ def _described_partition(
         isr = tuple(id for id in isr if id in reachable)
     if leader not in reachable:
         leader, error = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
-        is_alive = image.is_alive(state.leader) and state.leader not in image.silent
+        is_alive = image.is_alive(state.leader) and state.leader not in image.presumed_dead
         if style is Style.NEWEST and is_alive:
             error = ErrorCode.LISTENER_NOT_FOUND
     return {
@@ -169,14 +169,14 @@ def reachable_brokers(broker: TopicsBroker, listener: str) -> list[ReachableBrok
     """Return the brokers that are alive and have the listener."""
     found, image = [], broker.image
     for each in image.live_brokers:
-        if listener in each.endpoints and each.id not in image.silent:
+        if listener in each.endpoints and each.id not in image.presumed_dead:
             host, port = each.endpoints[listener]
             found.append(ReachableBroker(each.id, host, port, each.rack))
     return found
 
 
-def requested_operations(asked: bool, operations: int) -> int:
-    return operations if asked else NOT_ASKED_FOR
+def requested_operations(is_requested: bool, operations: int) -> int:
+    return operations if is_requested else NOT_REQUESTED
 
 
 def error_fields(error: Any) -> Body:

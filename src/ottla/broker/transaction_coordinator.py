@@ -40,7 +40,7 @@ from ottla.broker.log_limit import LogLimiter
 from ottla.broker.partition import Partition
 from ottla.broker.timers import Timers
 from ottla.broker.transaction_markers import Marker, Markers
-from ottla.core.coordinator import Body, Event, Producer, Token
+from ottla.core.coordinator import Body, Event, ProducerIdAndEpoch, Token
 from ottla.core.txn import machine
 from ottla.core.txn.events import (
     AddPartitionsRequested,
@@ -51,7 +51,7 @@ from ottla.core.txn.events import (
     TimeoutPassed,
     TransactionEvent,
 )
-from ottla.core.txn.marker_answers import EXPECTED, Verdict, judge
+from ottla.core.txn.marker_responses import EXPECTED, Verdict, verdict_for
 from ottla.core.txn.records import Transaction
 from ottla.core.txn.settings import TransactionSettings
 from ottla.core.txn.shard import TransactionShard, WriteMarkers
@@ -63,9 +63,9 @@ logger = logging.getLogger(__name__)
 
 TRANSACTION_TOPIC = "__transaction_state"
 MARKER_RETRY_S = 0.1
-IDS_PER_TURN = 500
+IDS_PER_YIELD = 500
 """Number of transactional IDs processed before the event loop does other work."""
-_Found = tuple[str, int]
+_FoundTransaction = tuple[str, int]
 """A transactional ID to clean up, and when its transaction was last updated."""
 
 
@@ -83,12 +83,12 @@ class TransactionCoordinator:
             broker.flusher,
             broker.run_blocking,
             broker.spawn,
-            broker.check_may_lead,
-            broker.proof_of_leading,
+            broker.check_can_prove_leadership,
+            broker.leadership_proof,
         )
         self.runtime = CoordinatorRuntime(
             ports,
-            lambda: TransactionShard(TransactionSettings.of(config), _MarkerToken(self)),
+            lambda: TransactionShard(TransactionSettings.of(config), _WriteMarkersToken(self)),
             RuntimeSettings(load_buffer_bytes=config.transaction_state_log_load_buffer_size),
         )
         self.topic = InternalTopic(broker, TRANSACTION_TOPIC)
@@ -96,8 +96,8 @@ class TransactionCoordinator:
         self._is_open = True
         self._held: dict[str, list[AddPartitionsRequested]] = {}
         """Requests that wait until the previous transaction of their ID is complete."""
-        self._timed_out: set[_Found] = set()
-        self._expired: set[_Found] = set()
+        self._timed_out: set[_FoundTransaction] = set()
+        self._expired: set[_FoundTransaction] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     # --------------------------------------------------------------------------- start and stop
@@ -112,7 +112,7 @@ class TransactionCoordinator:
                     config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
                 ),
                 (
-                    self.forget_expired,
+                    self.remove_expired,
                     config.transaction_remove_expired_transaction_cleanup_interval_ms,
                 ),
             )
@@ -200,10 +200,10 @@ class TransactionCoordinator:
             shard = self._shard(event.transactional_id)
         except KafkaError:
             return False
-        return shard.wants_producer_id(event)
+        return shard.needs_producer_id(event)
 
     def verify(
-        self, transactional_id: str, producer: Producer, partition: TopicPartition
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition
     ) -> ErrorCode:
         """Return NONE if a partition is part of a producer's transaction, or the error. The state
         may not be committed yet."""
@@ -285,27 +285,27 @@ class TransactionCoordinator:
         def on_written(key: TopicPartition, error: KafkaError | None) -> None:
             nonlocal is_over
             unanswered.discard(key)
-            verdict = Verdict.WRITTEN if error is None else self._judge(wanted, key, error)
-            if verdict is Verdict.AGAIN:
+            verdict = Verdict.WRITTEN if error is None else self._verdict_for(wanted, key, error)
+            if verdict is Verdict.RETRY:
                 failed.add(key)
-            is_over = is_over or verdict is Verdict.OVER
+            is_over = is_over or verdict is Verdict.STOP
             if unanswered or is_over or not self._is_wanted(wanted, epoch):
                 return
             if failed:
-                again = partial(self._write_to, wanted, epoch, failed)
-                self._timers.start(("markers", wanted.transactional_id), MARKER_RETRY_S, again)
+                retry = partial(self._write_to, wanted, epoch, failed)
+                self._timers.start(("markers", wanted.transactional_id), MARKER_RETRY_S, retry)
             else:
                 self._all_written(wanted)
 
         for key in sorted(missing):
             self._markers.write(key, marker, on_written)
 
-    def _judge(self, wanted: WriteMarkers, key: TopicPartition, error: KafkaError) -> Verdict:
+    def _verdict_for(self, wanted: WriteMarkers, key: TopicPartition, error: KafkaError) -> Verdict:
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             is_gone = self._broker.leader_of(key) is None
-            return Verdict.WRITTEN if is_gone else Verdict.AGAIN
-        verdict = judge(error.code)
-        if verdict is not Verdict.AGAIN or error.code not in EXPECTED:
+            return Verdict.WRITTEN if is_gone else Verdict.RETRY
+        verdict = verdict_for(error.code)
+        if verdict is not Verdict.RETRY or error.code not in EXPECTED:
             self._broker.client_log.log(
                 logging.WARNING,
                 f"{wanted.transactional_id}: {key} returned {error.code.name} for a transaction "
@@ -340,7 +340,7 @@ class TransactionCoordinator:
             lambda shard, now_ms: list(shard.timed_out(now_ms)), self._timed_out
         )
 
-    async def forget_expired(self) -> None:
+    async def remove_expired(self) -> None:
         """Remove transactional IDs that have not been used for `transactional.id.expiration.ms`."""
         self._expired = await self._submit_found(
             lambda shard, now_ms: list(shard.expired(now_ms)), self._expired
@@ -349,8 +349,8 @@ class TransactionCoordinator:
     async def _submit_found(
         self,
         find: Callable[[TransactionShard, int], Sequence[TransactionEvent]],
-        logged: set[_Found],
-    ) -> set[_Found]:
+        logged: set[_FoundTransaction],
+    ) -> set[_FoundTransaction]:
         """Submit the events that `find` returns for each shard, and log those not in `logged`.
 
         While replicas are missing, the records cannot be written, and each call finds the same
@@ -359,14 +359,14 @@ class TransactionCoordinator:
         Returns:
             The transactions found, to pass to the next call.
         """
-        found: set[_Found] = set()
+        found: set[_FoundTransaction] = set()
         for runner in self.runtime.runners:
             if runner.state is not ShardState.ACTIVE:
                 continue
             assert isinstance(runner.shard, TransactionShard)
             now_ms = self._broker.clock.time_ms()
             for number, event in enumerate(find(runner.shard, now_ms)):
-                if number % IDS_PER_TURN == IDS_PER_TURN - 1:
+                if number % IDS_PER_YIELD == IDS_PER_YIELD - 1:
                     await asyncio.sleep(0)
                 known = runner.shard.transactions.get(event.transactional_id)
                 if known is None:
@@ -392,7 +392,7 @@ class TransactionCoordinator:
         runner.submit(event)
 
 
-class _MarkerToken:
+class _WriteMarkersToken:
     """The token to which a shard sends the markers it wants written (core/txn/shard.py)."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:

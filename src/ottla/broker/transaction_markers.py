@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
-from ottla.core.coordinator import Body, Producer
+from ottla.core.coordinator import Body, ProducerIdAndEpoch
 from ottla.wire.records.batch import read_header
 from ottla.wire.records.builder import end_txn_marker
 
@@ -31,7 +31,7 @@ OnWritten = Callable[[TopicPartition, KafkaError | None], None]
 class Marker(NamedTuple):
     """The marker of one transaction."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
     commit: bool
     coordinator_epoch: int
     transaction_version: int = 0
@@ -44,7 +44,7 @@ class Markers(Protocol):
     def write(self, partition: TopicPartition, marker: Marker, on_written: OnWritten) -> None: ...
 
 
-class _Answer:
+class _MarkerToken:
     """The token of a marker that the group coordinator writes."""
 
     __slots__ = ("_key", "_on_written")
@@ -78,7 +78,7 @@ class LocalMarkers:
                 partition.partition,
                 marker.producer,
                 marker.coordinator_epoch,
-                _Answer(partition, on_written),
+                _MarkerToken(partition, on_written),
                 commit=marker.commit,
             )
         else:
@@ -99,18 +99,18 @@ class LocalMarkers:
         batch = end_txn_marker(*marker.producer, marker.commit, marker.coordinator_epoch, now_ms)
         try:
             partition.check_in_sync()
-            broker.check_may_lead(partition)
+            broker.check_can_prove_leadership(partition)
             result = partition.append(batch, read_header(batch), now_ms)
         except KafkaError as error:
             on_written(partition.key, error)
             return
         if partition.waits_for_sync or partition.log.wants_flush:
             broker.flusher.request(partition)
-        if partition.confirms_at_once:
+        if partition.commits_on_append:
             on_written(partition.key, None)
             return
-        confirmed = partition.confirmed(result.last_offset + 1)
-        confirmed.add_done_callback(lambda done: on_written(partition.key, _failure(done)))
+        committed = partition.wait_for_high_watermark(result.last_offset + 1)
+        committed.add_done_callback(lambda done: on_written(partition.key, _failure(done)))
 
 
 def _failure(done: asyncio.Future[None]) -> KafkaError | None:

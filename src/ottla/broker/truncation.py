@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.partition import Partition
-from ottla.storage.log_dirs import doubt_log
+from ottla.storage.log_dirs import forget_boot_id
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -45,7 +45,9 @@ class Truncations:
         self._on_over = on_over
         self._running: set[asyncio.Task[None]] = set()
 
-    async def cut(self, partition: Partition, offset: int, is_wanted: Callable[[], bool]) -> None:
+    async def truncate_to(
+        self, partition: Partition, offset: int, is_wanted: Callable[[], bool]
+    ) -> None:
         """Truncate the log to `offset`. Completes even if the caller is cancelled.
 
         Args:
@@ -62,15 +64,15 @@ class Truncations:
         )
         await self._run(
             partition,
-            lambda: log.kept_below(offset),
+            lambda: log.end_after_truncation(offset),
             lambda: log.truncate_to(offset, now_ms),
             is_wanted,
         )
 
-    async def begin_anew(
+    async def truncate_fully(
         self, partition: Partition, offset: int, is_wanted: Callable[[], bool]
     ) -> None:
-        """Remove all records, like `cut`. The next record gets `offset`."""
+        """Remove all records, like `truncate_to`. The next record gets `offset`."""
         log, now_ms = partition.log, self._broker.clock.time_ms()
         logger.info(
             "%s: restarting the log at offset %d, to copy the leader's log", partition.key, offset
@@ -79,7 +81,7 @@ class Truncations:
         if log.log_start_offset == offset:
             partition.high_watermark = offset
 
-    async def settle(self) -> None:
+    async def drain(self) -> None:
         """Wait until no truncation is in progress."""
         while self._running:
             await asyncio.gather(*self._running, return_exceptions=True)
@@ -87,27 +89,27 @@ class Truncations:
     async def _run(
         self,
         partition: Partition,
-        kept: Callable[[], int],
-        cut: Callable[[], None],
+        end_offset: Callable[[], int],
+        truncate: Callable[[], None],
         is_wanted: Callable[[], bool],
     ) -> None:
-        task = asyncio.create_task(self._cut(partition, kept, cut, is_wanted))
+        task = asyncio.create_task(self._truncate(partition, end_offset, truncate, is_wanted))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         await asyncio.shield(task)
 
-    async def _cut(
+    async def _truncate(
         self,
         partition: Partition,
-        kept: Callable[[], int],
-        cut: Callable[[], None],
+        end_offset: Callable[[], int],
+        truncate: Callable[[], None],
         is_wanted: Callable[[], bool],
     ) -> None:
         broker, log = self._broker, partition.log
         log.begin_truncation()
         try:
             try:
-                log.recovery_point = min(log.recovery_point, await broker.run_blocking(kept))
+                log.recovery_point = min(log.recovery_point, await broker.run_blocking(end_offset))
                 await broker.logs.write_checkpoints()
             except OSError as error:
                 raise KafkaError(
@@ -115,19 +117,19 @@ class Truncations:
                     f"its recovery point could not be written ({error.strerror})",
                 ) from error
             if is_wanted():
-                await self._carry_out(partition, cut)
+                await self._carry_out(partition, truncate)
         finally:
             log.end_truncation()
             self._on_over(partition)
 
-    async def _carry_out(self, partition: Partition, cut: Callable[[], None]) -> None:
+    async def _carry_out(self, partition: Partition, truncate: Callable[[], None]) -> None:
         try:
-            await self._broker.run_blocking(cut)
+            await self._broker.run_blocking(truncate)
         except OSError as error:
             log = partition.log
-            what = f"Could not truncate {partition.key} in {log.directory} ({error.strerror})"
-            partition.go_offline(f"{what}; restart the broker after repairing the disk")
+            problem = f"Could not truncate {partition.key} in {log.directory} ({error.strerror})"
+            partition.go_offline(f"{problem}; restart the broker after repairing the disk")
             with contextlib.suppress(OSError):
-                doubt_log(log)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what) from error
+                forget_boot_id(log)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, problem) from error
         partition.truncated()

@@ -61,9 +61,11 @@ def broker(
     $XDG_DATA_HOME/ottla or ~/.local/share/ottla. SIGTERM, Ctrl-C and kafka-server-stop stop it
     cleanly.
     """
-    from ottla.cli.start import gather, start
+    from ottla.cli.start import load_launch, start
 
-    launch = gather(config_file, overrides, data_dir=data_dir, listen=listen, advertise=advertise)
+    launch = load_launch(
+        config_file, overrides, data_dir=data_dir, listen=listen, advertise=advertise
+    )
     if only_checks:
         from ottla.cli.broker_check import check_start
 

@@ -154,7 +154,7 @@ def status(cluster: ClusterOptions, output: Output) -> None:
         for title, problems, fg in (
             ("Under-replicated partitions", found.under_replicated, "yellow"),
             ("Offline partitions", found.offline, "red"),
-            ("Log directories that refuse writes", found.refusing_writes, "red"),
+            ("Log directories that reject writes", found.refusing_writes, "red"),
         ):
             line = f"{title}: {len(problems)}"
             lines.append(colour.styled(line, sys.stdout, fg=fg) if problems else line)

@@ -33,7 +33,7 @@ def styled(text: str, stream: IO[Any], **style: Any) -> str:
     return click.style(text, **style)
 
 
-def say(text: str, fg: str) -> None:
+def echo(text: str, fg: str) -> None:
     """Write a line to standard error, coloured if it is a terminal."""
     import click
 

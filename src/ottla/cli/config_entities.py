@@ -85,7 +85,7 @@ def parse_entities(
         raise click.UsageError("--entity-name and --entity-default each require an --entity-type.")
     entities += [Entity(SHORT[each], name) for each, name in short.items() if name is not None]
     entities += [
-        Entity(SHORT_DEFAULTS[each], "") for each, given in short_defaults.items() if given
+        Entity(SHORT_DEFAULTS[each], "") for each, is_set in short_defaults.items() if is_set
     ]
     _check(entities)
     return entities

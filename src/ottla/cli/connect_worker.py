@@ -58,8 +58,8 @@ def run_standalone(
     connectors = _load_connectors(list(connector_files), config)
 
     def begin(herder: StandaloneHerder) -> None:
-        for given in connectors:
-            herder.put(given)
+        for connector in connectors:
+            herder.put(connector)
         logger.info("Kafka Connect standalone worker started, %d connectors", len(connectors))
 
     _prepare(log_level, daemon=daemon)
@@ -80,9 +80,9 @@ def _load_connectors(files: list[str], config: WorkerConfig) -> list[dict[str, s
 
     connectors = [load_connector(path) for path in files]
     names: dict[str, str] = {}
-    for given, path in zip(connectors, files, strict=True):
+    for connector, path in zip(connectors, files, strict=True):
         try:
-            name = ConnectorConfig.of(given, config.given).name
+            name = ConnectorConfig.of(connector, config.given).name
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         if name in names:

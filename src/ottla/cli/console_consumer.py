@@ -39,7 +39,7 @@ _GROUPS = 100_000
 
 
 @dataclass(frozen=True)
-class Where:
+class StartPosition:
     """Topics or partition to read, and the position to start at."""
 
     topic: str | None
@@ -67,7 +67,7 @@ def consume_to_output(
     **formatting: Any,
 ) -> int:
     """Run the consumer with the options of the command line, and return the exit code."""
-    where = _where(topic, include, partition, offset, from_beginning)
+    where = _parse_start_position(topic, include, partition, offset, from_beginning)
     formatter = _formatter(**formatting)
     properties = client_properties(
         cluster.config_file,
@@ -97,19 +97,19 @@ def consume_to_output(
 def _consume(
     cluster: ClusterOptions,
     properties: Mapping[str, str],
-    where: Where,
+    where: StartPosition,
     printer: _Printer,
     max_messages: int | None,
     timeout_ms: int | None,
 ) -> None:
     with Consumer(cluster.bootstrap, profile=properties) as consumer:
         printer.has_begun = True
-        _begin(consumer, where)
+        _start(consumer, where)
         watch = OutputWatch()
         last = time.monotonic()
         while True:
             watch.check()
-            left = _left(max_messages, printer.count)
+            left = _max_poll_records(max_messages, printer.count)
             if left <= 0:
                 return
             records = _poll(consumer, left, timeout_ms, last)
@@ -120,7 +120,7 @@ def _consume(
                 return
 
 
-def _left(max_messages: int | None, count: int) -> int:
+def _max_poll_records(max_messages: int | None, count: int) -> int:
     """Return the maximum number of records to poll.
 
     Polling more records than are printed would commit offsets of unprinted records."""
@@ -141,7 +141,7 @@ def _poll(consumer: Consumer, left: int, timeout_ms: int | None, last: float) ->
         raise
 
 
-def _begin(consumer: Consumer, where: Where) -> None:
+def _start(consumer: Consumer, where: StartPosition) -> None:
     if where.partition is None:
         consumer.subscribe(where.topic or re.compile(where.include or ""))
         return
@@ -184,20 +184,20 @@ class _Printer:
                     f"Cannot format the record at {place}: {error}. Skip such records with "
                     "--skip-message-on-error."
                 ) from None
-            colour.say(f"Skipped the record at {place}: {error}.", "red")
+            colour.echo(f"Skipped the record at {place}: {error}.", "red")
             return b""
 
 
 # ------------------------------------------------------------------------------------- options
 
 
-def _where(
+def _parse_start_position(
     topic: str | None,
     include: str | None,
     partition: int | None,
     offset: str | None,
     from_beginning: bool,
-) -> Where:
+) -> StartPosition:
     if (topic is None) == (include is None):
         raise click.UsageError("Exactly one of --topic and --include is required.")
     if include is not None:
@@ -215,7 +215,7 @@ def _where(
     elif from_beginning and offset is not None:
         raise click.UsageError("Options from-beginning and offset cannot be specified together.")
     default = "earliest" if from_beginning else "latest"
-    return Where(topic, include, partition, _parse_offset(offset or default))
+    return StartPosition(topic, include, partition, _parse_offset(offset or default))
 
 
 def _parse_offset(text: str) -> int | str:
@@ -241,17 +241,17 @@ def _formatter(
     if as_json:
         return JsonFormatter()
     properties = load_properties(formatter_config) if formatter_config is not None else {}
-    for name, given in (
+    for name, value in (
         ("key.deserializer", key_deserializer),
         ("value.deserializer", value_deserializer),
     ):
-        if given is not None:
-            properties[name] = given
+        if value is not None:
+            properties[name] = value
     properties.update(key_values(formatter_properties, "--formatter-property"))
     return find_formatter(formatter, properties)
 
 
-def _set_group(properties: dict[str, str], group: str | None, where: Where) -> None:
+def _set_group(properties: dict[str, str], group: str | None, where: StartPosition) -> None:
     """Set `group.id`. Without a group in the options or properties, use a random one.
 
     A random group does not commit offsets."""

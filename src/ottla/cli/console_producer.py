@@ -113,11 +113,11 @@ class _Sender:
             self._failed(record, error)
             return
         if self._is_sync:
-            self._settled(record, future)
+            self._completed(record, future)
         else:
-            future.add_done_callback(lambda done: self._settled(record, done))
+            future.add_done_callback(lambda done: self._completed(record, done))
 
-    def _settled(self, record: LineRecord, future: RecordFuture) -> None:
+    def _completed(self, record: LineRecord, future: RecordFuture) -> None:
         error = future.exception()
         if error is not None:
             self._failed(record, error)
@@ -126,7 +126,7 @@ class _Sender:
         if not isinstance(error, ClientError):
             raise error
         self._has_failed = True
-        colour.say(
+        colour.echo(
             f"Error when sending message to topic {self._topic} with key: {_size(record.key)}, "
             f"value: {_size(record.value)} with error: {sentence(error)}",
             "red",

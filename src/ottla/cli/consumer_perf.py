@@ -78,7 +78,7 @@ def measure_consumer(
     window = reporting_interval if show_detailed_stats and not output.as_json else None
     read = _read_tables() if columnar else _read_records
     start = Consumed(_now_ms())
-    joins = _Joins()
+    joins = _RebalanceTimer()
     with termination_as_exit(), Consumer(cluster.bootstrap, profile=properties) as consumer:
         consumer.subscribe(topics, listener=joins)
         code, end = _consume(
@@ -102,7 +102,7 @@ def measure_consumer(
 def _consume(
     consumer: Consumer,
     read: Read,
-    joins: _Joins,
+    joins: _RebalanceTimer,
     start: Consumed,
     wanted: int,
     timeout_ms: int,
@@ -124,12 +124,12 @@ def _consume(
             if count:
                 arrived_ms = now.time_ms
             if window_ms is not None and now.time_ms - last.time_ms >= window_ms:
-                click.echo(consumer_window_line(last, now, joins.take_ms(), date_format))
+                click.echo(consumer_window_line(last, now, joins.pop_ms(), date_format))
                 last = now
     except (KeyboardInterrupt, Terminated) as interruption:
         code = TERMINATED if isinstance(interruption, Terminated) else INTERRUPTED
     if window_ms is not None and now != last:
-        click.echo(consumer_window_line(last, now, joins.take_ms(), date_format))
+        click.echo(consumer_window_line(last, now, joins.pop_ms(), date_format))
     return code, now
 
 
@@ -165,7 +165,7 @@ def _read_tables() -> Read:
     return read
 
 
-class _Joins(RebalanceListener):
+class _RebalanceTimer(RebalanceListener):
     """Rebalance listener that measures the time spent in rebalances."""
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class _Joins(RebalanceListener):
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self._began_ms = _now_ms()
 
-    def take_ms(self) -> int:
+    def pop_ms(self) -> int:
         taken, self._since_report_ms = self._since_report_ms, 0
         return taken
 

@@ -14,7 +14,7 @@ from ottla.client import topic_creation
 class _Printer(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        colour.say(f"{text[0].upper()}{text[1:]}.", "yellow")
+        colour.echo(f"{text[0].upper()}{text[1:]}.", "yellow")
 
 
 _PRINTER = _Printer()

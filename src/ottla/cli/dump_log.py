@@ -148,7 +148,7 @@ def _dump_index(
     if not options.verify_only:
         for entry in found.entries:
             printer.entry(entry)
-    return found.complaints
+    return found.mismatches
 
 
 class Printer:

@@ -26,10 +26,10 @@ def run_command(command: Callable[[], object]) -> NoReturn:
         result = command()
         sys.stdout.flush()
     except UserError as error:
-        _say(str(error))
+        _print_error(str(error))
         sys.exit(error.exit_code)
     except KafkaError as error:
-        _say(sentence(error))
+        _print_error(sentence(error))
         sys.exit(1)
     except click.ClickException as error:
         error.show()
@@ -58,7 +58,7 @@ def sentence(error: BaseException) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(ERASE_LINE)
-    colour.say(text, "red")
+    colour.echo(text, "red")

@@ -151,14 +151,14 @@ def make_plan(
     from ottla.client.admin import OffsetSpec
 
     if target.to_earliest:
-        return _listed(admin, partitions, OffsetSpec.EARLIEST)
+        return _list_offsets(admin, partitions, OffsetSpec.EARLIEST)
     if target.to_latest:
-        return _listed(admin, partitions, OffsetSpec.LATEST)
+        return _list_offsets(admin, partitions, OffsetSpec.LATEST)
     if target.to_offset is not None:
-        return within(admin, dict.fromkeys(partitions, target.to_offset), note)
+        return clamp_to_log(admin, dict.fromkeys(partitions, target.to_offset), note)
     timestamp_ms = target.timestamp_ms(int(time.time() * 1000))
     if timestamp_ms is not None:
-        return _listed(admin, partitions, max(timestamp_ms, 0))
+        return _list_offsets(admin, partitions, max(timestamp_ms, 0))
     committed = admin.list_group_offsets(group)[group]
     missing = [partition for partition in partitions if partition not in committed]
     if target.to_current:
@@ -167,17 +167,17 @@ def make_plan(
             for partition in partitions
             if partition in committed
         }
-        return plan | _listed(admin, missing, OffsetSpec.LATEST)
+        return plan | _list_offsets(admin, missing, OffsetSpec.LATEST)
     assert target.shift_by is not None, "exactly one target is set"
     if missing:
         raise UserError(
             f"Group {group} has no committed offset for {missing[0]}, so --shift-by cannot be used."
         )
     shifted = {partition: committed[partition].offset + target.shift_by for partition in partitions}
-    return within(admin, shifted, note)
+    return clamp_to_log(admin, shifted, note)
 
 
-def _listed(admin: Admin, partitions: Iterable[TopicPartition], spec: int) -> Plan:
+def _list_offsets(admin: Admin, partitions: Iterable[TopicPartition], spec: int) -> Plan:
     """Return offsets by position or time; the log end offset if no record is recent enough."""
     from ottla.client.admin import OffsetSpec
 
@@ -192,12 +192,12 @@ def _listed(admin: Admin, partitions: Iterable[TopicPartition], spec: int) -> Pl
     return plan
 
 
-def within(admin: Admin, wanted: Plan, note: Note) -> Plan:
+def clamp_to_log(admin: Admin, wanted: Plan, note: Note) -> Plan:
     """Move each offset that is out of range to the nearest valid offset of its partition."""
     from ottla.client.admin import OffsetSpec
 
-    starts = _listed(admin, wanted, OffsetSpec.EARLIEST)
-    ends = _listed(admin, wanted, OffsetSpec.LATEST)
+    starts = _list_offsets(admin, wanted, OffsetSpec.EARLIEST)
+    ends = _list_offsets(admin, wanted, OffsetSpec.LATEST)
     plan: Plan = {}
     for partition, offset in wanted.items():
         plan[partition] = nearest = min(max(offset, starts[partition]), ends[partition])

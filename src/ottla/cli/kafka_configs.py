@@ -45,8 +45,8 @@ def _collect(kind: str) -> Any:
     """Return a callback that collects names and defaults in the order of the command line."""
 
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-        given = value if isinstance(value, tuple) else ("",) * int(value)
-        context.ensure_object(list).extend((kind, each) for each in given)
+        options = value if isinstance(value, tuple) else ("",) * int(value)
+        context.ensure_object(list).extend((kind, each) for each in options)
 
     return callback
 
@@ -119,7 +119,7 @@ def kafka_configs(
     add_config_file: str | None,
     delete_config: tuple[str, ...],
     force: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Show and change configurations and quotas.
 
@@ -131,8 +131,8 @@ def kafka_configs(
     entities = parse_entities(
         types,
         context.obj or [],
-        {each: given[each] for each in SHORT},
-        {each: given[each] for each in SHORT_DEFAULTS},
+        {each: options[each] for each in SHORT},
+        {each: options[each] for each in SHORT_DEFAULTS},
     )
     entity = entities[0]
     of_quotas = entity.type in OF_QUOTAS
@@ -187,7 +187,9 @@ def _alter(admin: Admin, entity: Entity, changes: Mapping[str, str | None], outp
     resource = _resource(entity, entity.name or "")
     deleted = [name for name, value in changes.items() if value is None]
     if deleted and entity.type != "broker-loggers":
-        own = _own(admin.describe_configs(resource, include_synonyms=True)[resource], entity)
+        own = _own_configs(
+            admin.describe_configs(resource, include_synonyms=True)[resource], entity
+        )
         unset = [name for name in deleted if name not in own]
         if unset:
             raise UserError(f"Invalid config(s): {', '.join(unset)} not set for {resource}.")
@@ -223,7 +225,7 @@ def _describe(admin: Admin, entity: Entity, show_all: bool, output: Output) -> N
     resources = [_resource(entity, name) for name in _names(admin, entity)]
     found = admin.describe_configs(*resources, include_synonyms=True, return_errors=True)
     shown = {
-        resource: entries if show_all else _own(entries, Entity(entity.type, resource.name))
+        resource: entries if show_all else _own_configs(entries, Entity(entity.type, resource.name))
         for resource, entries in found.items()
     }
     output.show(
@@ -257,7 +259,7 @@ def _names(admin: Admin, entity: Entity) -> list[str]:
     return [*brokers, ""] if entity.type == "brokers" else brokers
 
 
-def _own(entries: Mapping[str, ConfigEntry], entity: Entity) -> dict[str, ConfigEntry]:
+def _own_configs(entries: Mapping[str, ConfigEntry], entity: Entity) -> dict[str, ConfigEntry]:
     """Return the properties that are set on this entity itself, not inherited."""
     wanted = _source(entity)
     return {

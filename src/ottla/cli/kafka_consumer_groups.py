@@ -157,7 +157,7 @@ def kafka_consumer_groups(
     output: Output,
     actions: tuple[str, ...],
     timeout_ms: int | None,
-    **given: Any,
+    **option_values: Any,
 ) -> None:
     """Manage consumer groups and their offsets."""
     from ottla.cli.group_reset import Target
@@ -167,8 +167,8 @@ def kafka_consumer_groups(
             "Give exactly one of --list, --describe, --reset-offsets, --delete-offsets and "
             "--delete."
         )
-    target = Target(**{field.name: given.pop(field.name) for field in fields(Target)})
-    options = Options(action=actions[0], target=target, **given)
+    target = Target(**{field.name: option_values.pop(field.name) for field in fields(Target)})
+    options = Options(action=actions[0], target=target, **option_values)
     _check(options)
     with cluster.admin(timeout_ms=timeout_ms) as admin:
         ACTIONS[options.action](admin, options, output)
@@ -206,18 +206,18 @@ def _check(options: Options) -> None:
 
 def _check_reset(options: Options) -> None:
     target = options.target
-    given = [
+    flags = [
         f"--{name.replace('_', '-')}"
         for name in TARGETS
         if getattr(target, name) not in (None, False)
     ]
     if options.action != "reset-offsets":
-        given += [f"--{each}" for each in ("execute", "export") if getattr(options, each)]
-        if given or options.dry_run:
-            name = (given or ["--dry-run"])[0]
+        flags += [f"--{each}" for each in ("execute", "export") if getattr(options, each)]
+        if flags or options.dry_run:
+            name = (flags or ["--dry-run"])[0]
             raise click.UsageError(f"{name} can only be used with --reset-offsets.")
         return
-    if len(given) != 1:
+    if len(flags) != 1:
         all_of_them = ", ".join(f"--{name.replace('_', '-')}" for name in TARGETS)
         raise click.UsageError(f"--reset-offsets requires exactly one of {all_of_them}.")
     if options.dry_run and options.execute:
@@ -394,7 +394,7 @@ def _plan(admin: Admin, name: str, options: Options, output: Output) -> Plan:
             plans = group_reset.read_plans(options.target.from_file, options.groups)
             if name not in plans:
                 raise UserError(f"{options.target.from_file} has no offsets for group {name}")
-            return group_reset.within(admin, plans[name], output.note)
+            return group_reset.clamp_to_log(admin, plans[name], output.note)
         if options.all_topics:
             partitions = list(admin.list_group_offsets(name)[name])
             if not partitions:

@@ -44,9 +44,9 @@ def kafka_server_start(
     With -daemon, the broker writes its output to $LOG_DIR/kafkaServer.out, or to
     ~/.local/state/ottla/kafkaServer.out if LOG_DIR is not set. Stop it with kafka-server-stop.
     """
-    from ottla.cli.start import gather, start
+    from ottla.cli.start import load_launch, start
 
-    launch = gather(config_file, overrides)
+    launch = load_launch(config_file, overrides)
     if only_checks:
         from ottla.cli.broker_check import check_start
 

@@ -34,7 +34,7 @@ kafka-streams-application-reset --application-id orders --input-topics orders --
 
 
 @dataclass(frozen=True)
-class Done:
+class ResetSummary:
     """Changes that the reset has made, or would make with `--dry-run`."""
 
     offsets: dict[str, Plan]
@@ -103,7 +103,7 @@ class Done:
 @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @output_option
 def kafka_streams_application_reset(
-    cluster: ClusterOptions, output: Output, application_id: str, **given: Any
+    cluster: ClusterOptions, output: Output, application_id: str, **option_values: Any
 ) -> int:
     """Reset a stream application's offsets and state.
 
@@ -112,34 +112,38 @@ def kafka_streams_application_reset(
     """
     from ottla.cli.group_reset import Target
 
-    chosen = [name for name in TARGETS if given[name] not in (None, False)]
+    chosen = [name for name in TARGETS if option_values[name] not in (None, False)]
     if len(chosen) > 1:
         raise click.UsageError(
             f"--{chosen[0].replace('_', '-')} and --{chosen[1].replace('_', '-')} cannot be "
             "combined."
         )
     if not chosen:
-        given["to_earliest"] = True
+        option_values["to_earliest"] = True
     target = Target(
-        **{each.name: given[each.name] for each in fields(Target) if each.name in given}
+        **{
+            each.name: option_values[each.name]
+            for each in fields(Target)
+            if each.name in option_values
+        }
     )
     target.timestamp_ms(0)  # report a malformed time before connecting to a broker
-    state_dir = _state_dir(given["state_dir"])
+    state_dir = _state_dir(option_values["state_dir"])
     with _locked(state_dir, application_id), cluster.admin() as admin:
-        done = _reset(admin, application_id, target, state_dir, given, output)
-    output.show(done, lambda: _lines(application_id, done, is_dry=given["dry_run"]))
+        done = _reset(admin, application_id, target, state_dir, option_values, output)
+    output.show(done, lambda: _lines(application_id, done, is_dry=option_values["dry_run"]))
     return 1 if done.missing_topics else 0
 
 
-def _state_dir(given: str | None) -> str:
+def _state_dir(state_dir: str | None) -> str:
     from ottla.streams.checkpoint import default_state_dir, is_remote
 
-    if given is not None and is_remote(given):
+    if state_dir is not None and is_remote(state_dir):
         raise UserError(
-            f"The state directory {given} is not on this machine. Call app.reset() in the "
+            f"The state directory {state_dir} is not on this machine. Call app.reset() in the "
             "application to delete remote state with Spark."
         )
-    return given or str(default_state_dir())
+    return state_dir or str(default_state_dir())
 
 
 class _locked:  # noqa: N801 - used like a function, in a with statement
@@ -152,10 +156,10 @@ class _locked:  # noqa: N801 - used like a function, in a with statement
 
     def __enter__(self) -> None:
         if self._lock.path.exists():
-            self._lock.take()
+            self._lock.acquire()
 
     def __exit__(self, *error: object) -> None:
-        self._lock.free()
+        self._lock.release()
 
 
 def _reset(
@@ -163,22 +167,25 @@ def _reset(
     name: str,
     target: Target,
     state_dir: str,
-    given: dict[str, Any],
+    option_values: dict[str, Any],
     output: Output,
-) -> Done:
+) -> ResetSummary:
     from ottla.streams import reset as streams_reset
     from ottla.streams.checkpoint import LocalFiles
 
-    is_dry = given["dry_run"]
-    inputs, between = _listed(given["input_topics"]), _listed(given["intermediate_topics"])
+    is_dry = option_values["dry_run"]
+    inputs, between = (
+        _split_names(option_values["input_topics"]),
+        _split_names(option_values["intermediate_topics"]),
+    )
     there = admin.list_topics()
     missing = [topic for topic in (*inputs, *between) if topic not in there]
     sinks = streams_reset.sink_topics(state_dir, name, LocalFiles())
     groups = _groups(admin, name, sinks)
     for group in groups:
-        _check_members(admin, group, force=given["force"], is_dry=is_dry)
+        _check_members(admin, group, force=option_values["force"], is_dry=is_dry)
     internal = streams_reset.internal_topics(name, there, (*inputs, *between), sinks)
-    internal = _chosen(name, internal, _listed(given["internal_topics"]))
+    internal = _chosen(name, internal, _split_names(option_values["internal_topics"]))
     plans = {}
     for group in groups:
         plans[group] = _plan(
@@ -191,10 +198,10 @@ def _reset(
                 admin.alter_group_offsets(group, plan)
         streams_reset.delete_topics(admin, internal)
         streams_reset.delete_files(state_dir, name, LocalFiles())
-    return Done(plans, missing, internal, files)
+    return ResetSummary(plans, missing, internal, files)
 
 
-def _listed(text: str | None) -> list[str]:
+def _split_names(text: str | None) -> list[str]:
     return [each.strip() for each in (text or "").split(",") if each.strip()]
 
 
@@ -251,11 +258,11 @@ def _plan(admin: Admin, group: str, topics: list[str], target: Target, output: O
         if missing:
             raise UserError(f"{target.from_file} has no offset for partition {missing[0]}.")
         wanted = {each: plan[each] for each in partitions}
-        return group_reset.within(admin, wanted, output.note)
+        return group_reset.clamp_to_log(admin, wanted, output.note)
     return group_reset.make_plan(admin, group, partitions, target, output.note)
 
 
-def _lines(name: str, done: Done, *, is_dry: bool) -> list[str]:
+def _lines(name: str, done: ResetSummary, *, is_dry: bool) -> list[str]:
     would = "would be" if is_dry else "were"
     lines = []
     if is_dry:

@@ -146,14 +146,14 @@ class Options:
 )
 @output_option
 def kafka_topics(
-    cluster: ClusterOptions, output: Output, actions: tuple[str, ...], **given: Any
+    cluster: ClusterOptions, output: Output, actions: tuple[str, ...], **option_values: Any
 ) -> None:
     """List, create, describe, alter or delete topics."""
     if len(actions) != 1:
         raise click.UsageError(
             "Give exactly one of --list, --create, --describe, --alter and --delete."
         )
-    options = Options(action=actions[0], **given)
+    options = Options(action=actions[0], **option_values)
     _check(options)
     with cluster.admin() as admin:
         ACTIONS[options.action](admin, options, output)

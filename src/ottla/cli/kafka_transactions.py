@@ -202,7 +202,7 @@ def find_hanging(
     with cluster.admin() as admin:
         found = hanging.find_hanging(
             admin,
-            _to_search(admin, broker_id, topic, partition),
+            _partitions_to_search(admin, broker_id, topic, partition),
             broker=broker_id,
             max_timeout_ms=max_timeout_min * 60_000,
             now_ms=int(time.time() * 1000),
@@ -226,7 +226,7 @@ def find_hanging(
     )
 
 
-def _to_search(
+def _partitions_to_search(
     admin: Admin, broker: int | None, topic: str | None, partition: int | None
 ) -> list[TopicPartition]:
     if topic is not None and partition is not None:
@@ -284,7 +284,7 @@ def abort(
         )
     with cluster.admin() as admin:
         if start_offset is not None:
-            spec = _starting_at(admin, key, start_offset)
+            spec = _transaction_at(admin, key, start_offset)
         else:
             spec = AbortTransaction(
                 key, producer_id or 0, producer_epoch or 0, max(coordinator_epoch or 0, 0)
@@ -293,7 +293,7 @@ def abort(
     output.show({"aborted": spec}, list)
 
 
-def _starting_at(admin: Admin, key: TopicPartition, start_offset: int) -> AbortTransaction:
+def _transaction_at(admin: Admin, key: TopicPartition, start_offset: int) -> AbortTransaction:
     from ottla.client.admin import AbortTransaction
 
     for each in admin.describe_producers(key)[key]:

@@ -63,20 +63,20 @@ class LineReader:
             raise UserError(
                 f"Unknown reader property {unknown[0]}. Use one of {', '.join(PROPERTIES)}."
             )
-        given = {**PROPERTIES, **properties}
+        settings = {**PROPERTIES, **properties}
         for one, other in _MUST_DIFFER:
-            if given[one] == given[other]:
+            if settings[one] == settings[other]:
                 raise UserError(f"{one} and {other} must not be equal.")
-        self._parses_key = _is_true(given["parse.key"])
-        self._parses_headers = _is_true(given["parse.headers"])
-        self._ignores_errors = _is_true(given["ignore.error"])
-        self._key_separator = _bytes(given["key.separator"])
-        self._headers_delimiter = _bytes(given["headers.delimiter"])
-        self._headers_key_separator = _bytes(given["headers.key.separator"])
-        marker = given["null.marker"]
+        self._parses_key = _is_true(settings["parse.key"])
+        self._parses_headers = _is_true(settings["parse.headers"])
+        self._ignores_errors = _is_true(settings["ignore.error"])
+        self._key_separator = _bytes(settings["key.separator"])
+        self._headers_delimiter = _bytes(settings["headers.delimiter"])
+        self._headers_key_separator = _bytes(settings["headers.key.separator"])
+        marker = settings["null.marker"]
         self._null_marker = None if marker is None else marker.encode()
         try:
-            self._headers_separator = re.compile(_bytes(given["headers.separator"]))
+            self._headers_separator = re.compile(_bytes(settings["headers.separator"]))
         except re.error as error:
             raise UserError(
                 f"headers.separator is not a valid regular expression: {error}."

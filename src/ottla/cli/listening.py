@@ -57,8 +57,8 @@ def exposed(listeners: Iterable[Listener]) -> list[Listener]:
 
 
 def _listeners(properties: Mapping[str, str]) -> list[Listener]:
-    given = properties.get("listeners")
-    items = BROKER["listeners"].default if given is None else split_list(given)
+    listeners = properties.get("listeners")
+    items = BROKER["listeners"].default if listeners is None else split_list(listeners)
     assert isinstance(items, list)
     return client_listeners("listeners", items, properties.get("controller.listener.names", ""))
 

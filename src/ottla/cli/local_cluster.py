@@ -35,7 +35,7 @@ from ottla.cli.cluster_control import (
 )
 
 if TYPE_CHECKING:
-    from ottla.metadata.zookeeper.ensemble import Member
+    from ottla.metadata.zookeeper.ensemble import EnsembleMember
 
 READY = re.compile(rb"broker -?\d+ of cluster \S+ is ready")
 START_TIMEOUT_S = 90.0
@@ -197,7 +197,7 @@ class LocalCluster:
         self._say = say
         self._brokers: list[BrokerChild] = []
         self._existing_zookeeper = zookeeper
-        self._zookeeper: Member | None = None
+        self._zookeeper: EnsembleMember | None = None
         """The ZooKeeper server that this cluster has started, if any."""
         self._control: ClusterControl | None = None
         self._zookeeper_started_at = 0.0
@@ -317,7 +317,7 @@ class LocalCluster:
         if self._control is not None:
             self._control.publish({broker.id: broker.state for broker in self._brokers})
 
-    def _restart_zookeeper(self, member: Member) -> None:
+    def _restart_zookeeper(self, member: EnsembleMember) -> None:
         now = time.monotonic()
         if now - self._zookeeper_started_at > FIRST_PAUSE_S:
             self._zookeeper_started_at = now
@@ -347,14 +347,14 @@ def _check_free(port: int) -> None:
         ) from None
 
 
-def _member(directory: Path) -> Member:
-    from ottla.metadata.zookeeper.ensemble import Member, local_addresses
+def _member(directory: Path) -> EnsembleMember:
+    from ottla.metadata.zookeeper.ensemble import EnsembleMember, local_addresses
 
     listeners = [socket.create_server((HOST, 0)) for _ in range(3)]
     ports = [listener.getsockname()[1] for listener in listeners]
     for listener in listeners:
         listener.close()
-    return Member(directory, 1, local_addresses(1, ports))
+    return EnsembleMember(directory, 1, local_addresses(1, ports))
 
 
 def _checked_connect(connect: str) -> str:

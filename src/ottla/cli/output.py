@@ -63,11 +63,11 @@ class Output:
 
     def warning(self, sentence: str) -> None:
         """Print a warning to standard error; the command continues."""
-        colour.say(sentence, "yellow")
+        colour.echo(sentence, "yellow")
 
     def failure(self, sentence: str) -> None:
         """Print a partial failure to standard error; the command continues and exits with 1."""
-        colour.say(sentence, "red")
+        colour.echo(sentence, "red")
 
 
 def output_option(function: F) -> F:

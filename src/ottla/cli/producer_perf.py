@@ -64,7 +64,7 @@ def measure_producer(
     in_transactions = bool(properties.get("transactional.id"))
     code = 0
     with termination_as_exit(), Producer(cluster.bootstrap, profile=properties) as producer:
-        run = _Run(output, num_records, warmup_records, reporting_interval)
+        run = PerfRun(output, num_records, warmup_records, reporting_interval)
         try:
             if columnar:
                 run.send_tables(producer, topic, payload["record_size"], payloads, throughput)
@@ -82,7 +82,7 @@ def measure_producer(
     return code or int(has_errors)
 
 
-class _Run:
+class PerfRun:
     def __init__(self, output: Output, count: int, warmup: int, interval_ms: int) -> None:
         self._output = output
         self._count = count
@@ -132,20 +132,20 @@ class _Run:
         throttle = Throttle(throughput, time.monotonic())
         sent = 0
         for table, table_bytes in tables(self._count, size, payloads, SEED):
-            settled = self._when_settled(table_bytes, table.num_rows)
+            settled = self._on_completion(table_bytes, table.num_rows)
             producer.send_table(topic, table, value=COLUMN).add_done_callback(settled)
             sent += table.num_rows
             _pause(throttle, sent)
             self._report()
 
     def _send_one(self, producer: Any, topic: str, value: bytes) -> None:
-        settled = self._when_settled(len(value), 1)
+        settled = self._on_completion(len(value), 1)
         producer.send(topic, value).add_done_callback(settled)
 
-    def _when_settled(self, size: int, count: int) -> Callable[[Any], None]:
+    def _on_completion(self, size: int, count: int) -> Callable[[Any], None]:
         began_ms = _now_ms()
 
-        def settled(future: Any) -> None:
+        def completed(future: Any) -> None:
             error = future.exception()
             with self._lock:
                 if error is None:
@@ -159,7 +159,7 @@ class _Run:
             if is_reported:
                 self._output.failure(sentence(error))
 
-        return settled
+        return completed
 
     def _count_some(self, latency_ms: int, size: int, count: int) -> None:
         self._stats.record(latency_ms, size, count)
@@ -236,8 +236,8 @@ def _payloads(
     payload_delimiter: str,
     payload_monotonic: bool,
 ) -> Payloads:
-    given = sum((record_size is not None, payload_file is not None, payload_monotonic))
-    if given != 1:
+    sources = sum((record_size is not None, payload_file is not None, payload_monotonic))
+    if sources != 1:
         raise click.UsageError(
             "Give exactly one of --record-size, --payload-file and --payload-monotonic."
         )

@@ -24,12 +24,12 @@ _CREDENTIAL = re.compile(r"(?:iterations=(\d+),)?password=(.+)")
 
 def describe(admin: Admin, entities: Sequence[Entity], output: Output) -> None:
     parts = [(KINDS[each.type], each.name) for each in entities]
-    quotas = _served(lambda: admin.describe_client_quotas(*parts))
+    quotas = _require_support(lambda: admin.describe_client_quotas(*parts))
     users: dict[str, Any] = {}
     first = entities[0]
     if len(entities) == 1 and first.type == "users" and first.name != "":
         names = None if first.name is None else [first.name]
-        users = _served(lambda: admin.describe_scram_users(names))
+        users = _require_support(lambda: admin.describe_scram_users(names))
     output.show(
         {
             "quotas": [
@@ -42,7 +42,7 @@ def describe(admin: Admin, entities: Sequence[Entity], output: Output) -> None:
             },
         },
         lambda: [
-            *(f"Quota configs for {_whom(entity)} are {_pairs(values)}"
+            *(f"Quota configs for {_describe_entity(entity)} are {_pairs(values)}"
               for entity, values in quotas.items()),
             *(
                 f"SCRAM credential configs for user-principal '{user}' are "
@@ -69,13 +69,13 @@ def alter(
     if scram and first.name:
         user = first.name
         passwords = {_mechanism(name): parse_password(value) for name, value in scram.items()}
-        _served(lambda: admin.alter_scram_user(user, passwords))
+        _require_support(lambda: admin.alter_scram_user(user, passwords))
     elif scram:
         raise click.UsageError("SCRAM credentials have no default. Name the user with --user.")
     else:
         entity = QuotaEntity.ordered((KINDS[each.type], each.name or None) for each in entities)
         numbers = {name: _number(name, value) for name, value in changes.items()}
-        _served(lambda: admin.alter_client_quotas(entity, numbers))
+        _require_support(lambda: admin.alter_client_quotas(entity, numbers))
     whom = (
         f"config for {first.singular} {first.name}"
         if first.name
@@ -114,7 +114,7 @@ def _number(name: str, value: str | None) -> float | None:
         raise click.UsageError(f"The quota {name} must be a number, not {value!r}.") from None
 
 
-def _served(call: Any) -> Any:
+def _require_support(call: Any) -> Any:
     try:
         return call()
     except KafkaError as error:
@@ -125,7 +125,7 @@ def _served(call: Any) -> Any:
         ) from error
 
 
-def _whom(entity: QuotaEntity) -> str:
+def _describe_entity(entity: QuotaEntity) -> str:
     shown = []
     for kind, name in entity.parts:
         kind = SHOWN.get(kind, kind)

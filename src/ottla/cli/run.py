@@ -94,9 +94,9 @@ def run(
             _write(svg, app.picture())
 
 
-def _settings(given: tuple[str, ...]) -> dict[str, str]:
+def _settings(settings: tuple[str, ...]) -> dict[str, str]:
     found = {}
-    for each in given:
+    for each in settings:
         name, equals, value = each.partition("=")
         if not equals or not name:
             raise click.UsageError(f"--conf {each!r} must look like name=value.")

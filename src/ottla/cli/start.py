@@ -34,7 +34,7 @@ class Launch:
     """Whether the listeners are set on the command line, not in a file or by default."""
 
 
-def gather(
+def load_launch(
     config_file: str | None,
     overrides: Iterable[str],
     *,

@@ -25,13 +25,13 @@ def nearest(word: str, names: Iterable[str]) -> list[str]:
     A name is near if at most about a third of the word differs. If none is near, the names that
     begin with the word are returned. Case and leading dashes are ignored.
     """
-    wanted = _bare(word)
-    distances = {name: edit_distance(wanted, _bare(name)) for name in names}
+    wanted = _normalized(word)
+    distances = {name: edit_distance(wanted, _normalized(name)) for name in names}
     smallest = min(distances.values(), default=0)
     if distances and smallest <= max(1, (len(wanted) + 1) // 3) and smallest < len(wanted):
         found = [name for name, distance in distances.items() if distance == smallest]
     elif len(wanted) >= MIN_PREFIX:
-        found = [name for name in distances if _bare(name).startswith(wanted)]
+        found = [name for name in distances if _normalized(name).startswith(wanted)]
     else:
         found = []
     return sorted(found)[:MAX_SUGGESTIONS]
@@ -54,5 +54,5 @@ def edit_distance(first: str, second: str) -> int:
     return row[-1]
 
 
-def _bare(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.lstrip("-").lower()

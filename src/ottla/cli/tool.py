@@ -84,12 +84,12 @@ class Command(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        given = list(args)  # click consumes `args`
+        arguments = list(args)  # click consumes `args`
         extra.setdefault("color", colour.setting())
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
-            raise self._wrong_arguments(error, given) from None
+            raise self._wrong_arguments(error, arguments) from None
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -98,26 +98,26 @@ class Command(click.Command):
             raise self._wrong_arguments(error, [], context) from None
 
     def _wrong_arguments(
-        self, error: click.UsageError, given: list[str], context: click.Context | None = None
+        self, error: click.UsageError, arguments: list[str], context: click.Context | None = None
     ) -> click.UsageError:
         if isinstance(error, (WrongArguments, *_HELP_REQUESTS)):
             return error
-        message = self._explained(error, given)
+        message = self._error_message(error, arguments)
         return self.wrong_arguments(message, error.ctx or context)
 
-    def _explained(self, error: click.UsageError, given: list[str]) -> str:
+    def _error_message(self, error: click.UsageError, arguments: list[str]) -> str:
         """Return the error's message, with a suggestion if an option or value is mistyped."""
         if error.ctx is None:
             return error.format_message()
         if isinstance(error, click.NoSuchOption):
-            word = _whole_option(error.option_name, given)
+            word = _whole_option(error.option_name, arguments)
             return f"No such option '{word}'." + suggestion(word, self._option_names(error.ctx))
         message = error.format_message()
         parameter = error.param if isinstance(error, click.BadParameter) else None
         if parameter is None or not isinstance(parameter.type, click.Choice):
             return message
         choices = [str(choice) for choice in parameter.type.choices]
-        return message + suggestion(self._value(error.ctx, parameter, given, choices), choices)
+        return message + suggestion(self._value(error.ctx, parameter, arguments, choices), choices)
 
     def _option_names(self, context: click.Context) -> list[str]:
         return [
@@ -131,12 +131,12 @@ class Command(click.Command):
         self,
         context: click.Context,
         parameter: click.Parameter,
-        given: list[str],
+        arguments: list[str],
         choices: list[str],
     ) -> str:
         """Return the parameter's first value that is not one of its choices, or ''."""
         try:
-            values, _, _ = self.make_parser(context).parse_args(list(given))
+            values, _, _ = self.make_parser(context).parse_args(list(arguments))
         except click.UsageError:
             return ""
         value = values.get(parameter.name or "")
@@ -225,14 +225,14 @@ class ToolGroup(Command, click.Group):
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        given = list(arguments)
+        typed = list(arguments)
         try:
             return super().resolve_command(context, arguments)
         except click.NoSuchOption as error:
-            raise self._wrong_arguments(error, given, context) from None
+            raise self._wrong_arguments(error, typed, context) from None
         except click.UsageError:
-            message = f"No such command '{given[0]}'."
-            message += suggestion(given[0], self.list_commands(context))
+            message = f"No such command '{typed[0]}'."
+            message += suggestion(typed[0], self.list_commands(context))
             raise self.wrong_arguments(message, context) from None
 
 
@@ -257,11 +257,11 @@ def _version_option() -> click.Option:
     )
 
 
-def _whole_option(name: str, given: list[str]) -> str:
+def _whole_option(name: str, arguments: list[str]) -> str:
     """Return an unknown option as typed. Click parses `-topic` as `-t` and reports only that."""
     if name.startswith("--"):
         return name
-    typed = (word.partition("=")[0] for word in given)
+    typed = (word.partition("=")[0] for word in arguments)
     return next((word for word in typed if word.startswith(name) and len(word) > len(name)), name)
 
 

@@ -53,13 +53,13 @@ def zookeeper(data_dir: str | None, listen: str, members: tuple[str, ...], numbe
     zookeeper, or from PySpark. SIGTERM or Ctrl-C stops it.
     """
     from ottla.cli.paths import default_data_directory
-    from ottla.metadata.zookeeper.ensemble import Member
+    from ottla.metadata.zookeeper.ensemble import EnsembleMember
 
     addresses = _addresses(members or (f"{listen}:{QUORUM_PORT}:{ELECTION_PORT}",))
     if not 1 <= number <= len(addresses):
         raise UserError(f"--id {number} must be 1 to {len(addresses)}, the number of members.")
     place = data_dir or f"{default_data_directory()}/zookeeper-{number}"
-    member = Member(place, number, addresses)
+    member = EnsembleMember(place, number, addresses)
     signals: list[int] = []
 
     def signalled(received: int, frame: FrameType | None) -> None:

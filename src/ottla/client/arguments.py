@@ -33,13 +33,13 @@ def flatten(
             found.append(argument)
             continue
         if isinstance(argument, bytes) or not isinstance(argument, Iterable):
-            raise _refusal(argument, what)
+            raise _argument_error(argument, what)
         for item in argument:
             if not isinstance(item, kind):
-                raise _refusal(item, what)
+                raise _argument_error(item, what)
             found.append(item)
     return found
 
 
-def _refusal(given: object, what: str) -> InvalidConfig:
-    return InvalidConfig(f"Expected {what}, one by one or as a list, not {given!r}.")
+def _argument_error(argument: object, what: str) -> InvalidConfig:
+    return InvalidConfig(f"Expected {what}, one by one or as a list, not {argument!r}.")

@@ -61,7 +61,9 @@ class LoopThread:
         if self.loop.is_closed() or not self._thread.is_alive():
             coroutine.close()
             raise ClientClosed("the client is closed")
-        assert threading.current_thread() is not self._thread, "a callback may not block the loop"
+        assert threading.current_thread() is not self._thread, (
+            "a callback must not call blocking methods of the client"
+        )
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     @property

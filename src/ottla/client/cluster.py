@@ -167,7 +167,7 @@ class Cluster:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError as cancelled:
-            cancelled.add_note(f"{self.metadata.nodes.get(node_id)} did not answer")
+            cancelled.add_note(f"{self.metadata.nodes.get(node_id)} did not respond")
             raise
 
     def open_connection(self, node_id: int) -> Connection | None:
@@ -195,7 +195,7 @@ class Cluster:
         return connection
 
     async def _open(self, host: str, port: int) -> Connection:
-        with self._watched(f"{host}:{port}"):
+        with self._reporting_reachability(f"{host}:{port}"):
             return await Connection.open(
                 host,
                 port,
@@ -206,8 +206,8 @@ class Cluster:
             )
 
     @contextmanager
-    def _watched(self, address: str) -> Iterator[None]:
-        """Log when a broker cannot be reached or is slow to answer."""
+    def _reporting_reachability(self, address: str) -> Iterator[None]:
+        """Log when a broker cannot be reached or is slow to respond."""
         loop, reachability = asyncio.get_running_loop(), self._reachability
         slow = loop.call_later(SLOW_S, lambda: reachability.is_slow(address, loop.time()))
         try:
@@ -219,9 +219,9 @@ class Cluster:
             slow.cancel()
 
     @property
-    def trouble(self) -> str | None:
+    def unreachable_reason(self) -> str | None:
         """The reason why brokers cannot be reached, or None if no problem is known."""
-        return self._reachability.trouble
+        return self._reachability.reason
 
     async def _maintain(self) -> None:
         """Refresh metadata that is too old, and close idle connections, periodically."""
@@ -241,7 +241,7 @@ class Cluster:
                 try:
                     await self.refresh()
                 except ClientError as error:
-                    logger.warning("metadata could not be renewed: %s", error)
+                    logger.warning("could not refresh metadata: %s", error)
 
     # ------------------------------------------------------------------------------- requests
 
@@ -309,10 +309,10 @@ class Cluster:
                 last = error
             except TimeoutError as error:
                 cause = last or unfinished(error)
-                raise timed_out(what, timeout_ms, cause) from _inner(last)
+                raise timed_out(what, timeout_ms, cause) from _quoted_cause(last)
             pause_s = backoff.next_s()
             if loop.time() + pause_s >= deadline:
-                raise timed_out(what, timeout_ms, last) from _inner(last)
+                raise timed_out(what, timeout_ms, last) from _quoted_cause(last)
             await asyncio.sleep(pause_s)
             if last.code in STALE_METADATA:
                 self.request_refresh()
@@ -369,7 +369,7 @@ class Cluster:
         try:
             await self._refresh_once([])
         except ClientError as error:
-            logger.debug("metadata could not be renewed: %s", error)
+            logger.debug("could not refresh metadata: %s", error)
             await asyncio.sleep(self.config.retry_backoff_ms / 1000)
 
     async def _refresh_once(self, more: list[str] | None) -> None:
@@ -377,16 +377,16 @@ class Cluster:
         wanted = None if more is None or interest is None else sorted({*interest, *more})
         connection = await self._metadata_connection()
         try:
-            answer = await self._ask_metadata(connection, wanted, create=False)
+            response = await self._fetch_metadata(connection, wanted, create=False)
             missing = [
                 topic.name
-                for topic in answer.topics
+                for topic in response.topics
                 if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             ]
             if missing and self._allow_auto_create:
                 # A second request, because the response does not show which topics are new.
                 self._creation.requested(missing)
-                answer = await self._ask_metadata(connection, wanted, create=True)
+                response = await self._fetch_metadata(connection, wanted, create=True)
         finally:
             if connection is self._bootstrapping:
                 self._bootstrapping = None
@@ -394,12 +394,12 @@ class Cluster:
         self._reachability.reached(connection.name)
         self._reachability.is_starting = False
         self._refreshed_at = asyncio.get_running_loop().time()
-        self.metadata = self.metadata.updated(answer, is_complete=wanted is None)
+        self.metadata = self.metadata.updated(response, is_complete=wanted is None)
         self._creation.updated(self.metadata.topics)
         for listener in self.on_metadata:
             listener(self.metadata)
 
-    async def _ask_metadata(
+    async def _fetch_metadata(
         self, connection: Connection, topics: list[str] | None, *, create: bool
     ) -> Any:
         body = {
@@ -407,7 +407,7 @@ class Cluster:
             "allow_auto_topic_creation": create,
         }
         timeout_s = self.config.request_timeout_ms / 1000
-        with self._watched(connection.name):
+        with self._reporting_reachability(connection.name):
             # In version 0 an empty list of topics means all topics.
             return await connection.request(Api.METADATA, body, timeout_s, min_version=1)
 
@@ -432,7 +432,7 @@ class Cluster:
                 failures.append(error)
         raise BrokersUnreachable(
             "; ".join(map(str, failures)), code=ErrorCode.NETWORK_EXCEPTION
-        ) from _inner(failures[-1])
+        ) from _quoted_cause(failures[-1])
 
     def set_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
         self.metadata = self.metadata.with_leader(topic, partition, leader, leader_epoch)
@@ -453,10 +453,10 @@ class Cluster:
         if self.topics_of_interest is not None:
             self.topics_of_interest.add(name)
         return await self.retrying(
-            lambda: self._ask_topic(name), timeout_ms=timeout_ms, what=f"finding topic {name}"
+            lambda: self._fetch_topic(name), timeout_ms=timeout_ms, what=f"finding topic {name}"
         )
 
-    async def _ask_topic(self, name: str) -> TopicMetadata:
+    async def _fetch_topic(self, name: str) -> TopicMetadata:
         await self._refresh_once([name])
         known = self.metadata.topics.get(name)
         if known is not None and known.available:
@@ -465,7 +465,7 @@ class Cluster:
         if code is None and known is not None:
             raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, "no partition has a leader", topic=name)
         if code in (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            raise UnknownTopic(f"there is no topic {name}", topic=name)
+            raise UnknownTopic(f"topic {name!r} does not exist", topic=name)
         assert code is not None
         raise error_for(code, topic=name)
 
@@ -479,8 +479,8 @@ class Cluster:
         if known is not None and known in self.metadata.nodes:
             return known
         body = {"key": key, "key_type": int(kind), "coordinator_keys": [key]}
-        answer = await self.call(Api.FIND_COORDINATOR, body)
-        found = answer.coordinators[0] if answer.coordinators else answer
+        response = await self.call(Api.FIND_COORDINATOR, body)
+        found = response.coordinators[0] if response.coordinators else response
         if found.error_code:
             raise error_for(found.error_code, found.error_message)
         node = Node(found.node_id, found.host, found.port)
@@ -508,7 +508,7 @@ class Cluster:
             return found
         body = {"key_type": int(kind), "coordinator_keys": missing}
         try:
-            answer = await self.call(Api.FIND_COORDINATOR, body, min_version=4)
+            response = await self.call(Api.FIND_COORDINATOR, body, min_version=4)
         except UnsupportedVersion:
             for key in missing:
                 try:
@@ -516,9 +516,9 @@ class Cluster:
                 except ClientError as error:
                     found[key] = error
             return found
-        if any(each.node_id not in self.metadata.nodes for each in answer.coordinators):
+        if any(each.node_id not in self.metadata.nodes for each in response.coordinators):
             await self._refresh_once([])
-        for each in answer.coordinators:
+        for each in response.coordinators:
             if each.error_code:
                 found[each.key] = error_for(each.error_code, each.error_message)
             elif each.node_id in self.metadata.nodes:
@@ -549,7 +549,7 @@ def _is_usable(task: asyncio.Task[Connection]) -> bool:
     return not task.cancelled() and task.exception() is None and task.result().is_open
 
 
-def _inner(error: BaseException | None) -> BaseException | None:
+def _quoted_cause(error: BaseException | None) -> BaseException | None:
     """Return the cause of an error that another error quotes in its message.
 
     Chaining to the quoted error itself would only repeat that text in the traceback."""

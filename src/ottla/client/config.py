@@ -63,53 +63,68 @@ class CommonConfig:
     """Properties that all clients have."""
 
     bootstrap_servers: list[str] = prop(
-        ConfigType.LIST, ["localhost:9092"], "Brokers to ask first, as host:port.", NonEmpty()
+        ConfigType.LIST,
+        ["localhost:9092"],
+        "Brokers for the initial connection, as host:port.",
+        NonEmpty(),
     )
-    client_id: str = prop(ConfigType.STRING, "ottla", "A name for the broker's logs and quotas.")
-    client_rack: str = prop(ConfigType.STRING, "", "Where this client is; brokers near are better.")
-    request_timeout_ms: int = milliseconds(30_000, "How long to wait for an answer.", 1)
-    retry_backoff_ms: int = milliseconds(100, "Pause before the first retry.")
-    retry_backoff_max_ms: int = milliseconds(1_000, "The longest pause between retries.")
-    reconnect_backoff_ms: int = milliseconds(50, "Pause before connecting again.")
-    reconnect_backoff_max_ms: int = milliseconds(1_000, "The longest pause between connects.")
+    client_id: str = prop(
+        ConfigType.STRING, "ottla", "Name of this client in broker logs and quotas."
+    )
+    client_rack: str = prop(
+        ConfigType.STRING, "", "Rack ID; consumers prefer a replica in the same rack (KIP-392)."
+    )
+    request_timeout_ms: int = milliseconds(30_000, "Maximum time to wait for a response.", 1)
+    retry_backoff_ms: int = milliseconds(100, "Backoff before the first retry.")
+    retry_backoff_max_ms: int = milliseconds(1_000, "Maximum backoff between retries.")
+    reconnect_backoff_ms: int = milliseconds(50, "Backoff before reconnecting to a broker.")
+    reconnect_backoff_max_ms: int = milliseconds(
+        1_000, "Maximum backoff between connection attempts."
+    )
     socket_connection_setup_timeout_ms: int = milliseconds(
-        10_000, "How long a connection may take to be ready.", 1
+        10_000, "Maximum time to establish a connection.", 1
     )
     connections_max_idle_ms: int = milliseconds(
-        540_000, "Connections unused for so long are closed."
+        540_000, "Idle time after which a connection is closed."
     )
     metadata_max_age_ms: int = milliseconds(
-        300_000, "How long what brokers said of topics is believed without asking again.", 1
+        300_000, "Maximum age of metadata before it is refreshed.", 1
     )
     default_api_timeout_ms: int = milliseconds(
-        60_000, "How long a call that names no timeout may take, retries included.", 1
+        60_000, "Timeout of calls that specify none, retries included.", 1
     )
     security_protocol: str = prop(
-        ConfigType.STRING, "PLAINTEXT", "How to talk to brokers.",
+        ConfigType.STRING, "PLAINTEXT", "Protocol for connections to brokers.",
         OneOf(SECURITY_PROTOCOLS, ignore_case=True),
     )  # fmt: skip
     sasl_mechanism: str = prop(
-        ConfigType.STRING, "PLAIN", "How to prove who we are.", OneOf(SASL_MECHANISMS)
+        ConfigType.STRING, "PLAIN", "SASL mechanism for authentication.", OneOf(SASL_MECHANISMS)
     )
-    sasl_username: str = prop(ConfigType.STRING, "", "The user for SASL.")
-    sasl_password: str = prop(ConfigType.PASSWORD, "", "The user's password for SASL.")
+    sasl_username: str = prop(ConfigType.STRING, "", "User name for SASL.")
+    sasl_password: str = prop(ConfigType.PASSWORD, "", "Password for SASL.")
     sasl_jaas_config: str = prop(
-        ConfigType.PASSWORD, "", "User and password as Java's clients are given them."
+        ConfigType.PASSWORD, "", "User name and password in the JAAS format of Java's clients."
     )
     ssl_ca_location: str = prop(
-        ConfigType.STRING, "", "PEM file of the authorities to trust, instead of the system's."
+        ConfigType.STRING, "", "PEM file with trusted CA certificates, instead of the system's."
     )
     ssl_truststore_location: str = prop(
-        ConfigType.STRING, "", "The same by Java's name; its ssl.truststore.type must be PEM."
+        ConfigType.STRING, "", "Alias of ssl.ca.location; ssl.truststore.type must be PEM."
     )
-    ssl_truststore_type: str = prop(ConfigType.STRING, "PEM", "Only PEM is read.", OneOf(("PEM",)))
+    ssl_truststore_type: str = prop(
+        ConfigType.STRING,
+        "PEM",
+        "Format of the trust store; only PEM is supported.",
+        OneOf(("PEM",)),
+    )
     ssl_certificate_location: str = prop(
-        ConfigType.STRING, "", "PEM file with the client's own certificate."
+        ConfigType.STRING, "", "PEM file with the client's certificate."
     )
-    ssl_key_location: str = prop(ConfigType.STRING, "", "PEM file with the client's own key.")
-    ssl_key_password: str = prop(ConfigType.PASSWORD, "", "The password of that key.")
+    ssl_key_location: str = prop(ConfigType.STRING, "", "PEM file with the client's private key.")
+    ssl_key_password: str = prop(ConfigType.PASSWORD, "", "Password of the private key.")
     ssl_endpoint_identification_algorithm: str = prop(
-        ConfigType.STRING, "https", "Empty: do not check that a certificate names its host.",
+        ConfigType.STRING, "https",
+        "Host name verification of certificates: https, or empty to disable it.",
         OneOf(("https", "")),
     )  # fmt: skip
 
@@ -131,15 +146,15 @@ class CommonConfig:
         Raises:
             InvalidConfig: A property does not exist or does not take its value.
         """
-        given = _from_profile(cls, profile)
+        properties = _from_profile(cls, profile)
         if isinstance(bootstrap, Mapping):
-            given.update(_known(cls, bootstrap))
-        given.update(_known(cls, keywords))
+            properties.update(_known(cls, bootstrap))
+        properties.update(_known(cls, keywords))
         if bootstrap is not None and not isinstance(bootstrap, Mapping):
-            given["bootstrap.servers"] = bootstrap
+            properties["bootstrap.servers"] = bootstrap
         table = table_of(cls)
         values: dict[str, Any] = {}
-        for name, value in given.items():
+        for name, value in properties.items():
             key = table[name]
             try:
                 values[key.attribute] = key.parse(_as_text(value))
@@ -161,7 +176,7 @@ def parse_server(text: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise InvalidConfig(f"{text!r} in bootstrap.servers must look like host:port.")
+        raise InvalidConfig(f"{text!r} in bootstrap.servers is invalid. Use the form host:port.")
     return host, int(port)
 
 
@@ -188,10 +203,10 @@ def _make_table(cls: type[CommonConfig]) -> ConfigTable:
     return ConfigTable(cls.__name__.removesuffix("Config").lower(), keys)
 
 
-def _known(cls: type[CommonConfig], given: Mapping[str, Any]) -> dict[str, Any]:
+def _known(cls: type[CommonConfig], properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties that are not None, by their Kafka names."""
     found: dict[str, Any] = {}
-    for written, value in given.items():
+    for written, value in properties.items():
         name = _kafka_name(cls, written)
         if name not in table_of(cls):
             raise InvalidConfig(_unknown(cls, written, name))
@@ -235,19 +250,19 @@ def _unknown(cls: type[CommonConfig], written: object, name: str) -> str:
     """Return the error message for a property that this kind of client does not have."""
     argument = name.replace(".", "_")
     if argument in cls.arguments:
-        return f"{written} is an argument of the client, not a property: write {argument}=…"
+        return f"{written} is an argument of the client, not a property. Write {argument}=…"
     instead = remedy(name, str(written))
     if instead is not None:
         return instead
     table = table_of(cls)
     others = _others_with(cls, name)
     if others:
-        return f"The {table.kind} has no property {name}: it is a property of the {others[0]}."
+        return f"{name} is a property of the {others[0]}, not of the {table.kind}."
     candidates = {key.attribute: key.name for key in table}
     candidates |= {each: each for each in cls.arguments}
     nearest = difflib.get_close_matches(argument.lower(), candidates, n=1)
     hint = f"; did you mean {candidates[nearest[0]]}?" if nearest else "."
-    return f"There is no property {name}{hint}"
+    return f"Property {name} does not exist{hint}"
 
 
 def _as_text(value: Any) -> str:

@@ -142,7 +142,7 @@ def error_for(
         known = ErrorCode(code)
     except ValueError:
         known = ErrorCode.UNKNOWN_SERVER_ERROR
-        message = message or f"the broker answered with error code {code}"
+        message = message or f"the broker returned the unknown error code {code}"
     text = message or known.name.replace("_", " ").lower()
     if topic is not None:
         where = topic if partition is None else f"{topic}-{partition}"

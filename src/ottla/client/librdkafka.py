@@ -20,9 +20,9 @@ ALIASES = {
 }
 
 _LOGGING = "Ottla logs with Python's logging, under the logger 'ottla'"
-_FUTURE = "the future that send returns has a record's outcome"
-_RAISED = "errors are raised by the call that they concern"
-_VERSIONS = "Ottla always asks the broker for its API versions"
+_FUTURE = "use the future that send returns"
+_RAISED = "errors are raised by the call that fails"
+_VERSIONS = "Ottla always requests the broker's API versions"
 _BUFFER = "set buffer.memory, in bytes"
 _READ_AHEAD = "set fetch.max.bytes, which also bounds the bytes read ahead"
 _PEM_FILE = "write the PEM text to a file and set {}"
@@ -36,7 +36,7 @@ REMEDIES = {
     "broker.version.fallback": _VERSIONS,
     "consume.callback.max.messages": "set max.poll.records",
     "debug": _LOGGING,
-    "default.topic.config": "set the topic's properties beside the others",
+    "default.topic.config": "set topic properties together with the others",
     "delivery.report.only.error": _FUTURE,
     "dr.cb": _FUTURE,
     "dr.msg.cb": _FUTURE,
@@ -68,7 +68,7 @@ REMEDIES = {
     "ssl.key.pem": _PEM_FILE.format("ssl.key.location"),
     "statistics.interval.ms": "Ottla has no statistics callback, so leave it out",
     "stats.cb": "Ottla has no statistics callback, so leave it out",
-    "throttle.cb": "Ottla waits as long as the broker asks, so leave it out",
+    "throttle.cb": "Ottla always honours the broker's throttle time, so leave it out",
     "topic.metadata.refresh.interval.ms": "set metadata.max.age.ms",
 }  # fmt: skip
 
@@ -86,4 +86,4 @@ def remedy(name: str, written: str) -> str | None:
     instead = REMEDIES.get(name)
     if instead is None:
         return None
-    return f"{written} is a property of librdkafka that Ottla does not have: {instead}."
+    return f"Ottla does not have the librdkafka property {written}: {instead}."

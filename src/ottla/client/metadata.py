@@ -69,31 +69,31 @@ class ClusterMetadata:
             return -1
         return known.partitions[partition].leader_epoch
 
-    def updated(self, answer: Any, *, is_complete: bool) -> ClusterMetadata:
+    def updated(self, response: Any, *, is_complete: bool) -> ClusterMetadata:
         """Return a copy updated from a Metadata response.
 
         Args:
-            answer: The response.
+            response: The Metadata response.
             is_complete: Whether it covers all topics. If not, topics that it does not mention are
                 kept.
         """
         topics = {} if is_complete else dict(self.topics)
         errors = {} if is_complete else dict(self.errors)
-        for told in answer.topics:
-            name = told.name
+        for entry in response.topics:
+            name = entry.name
             if name is None:
                 continue
-            if told.error_code and told.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+            if entry.error_code and entry.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 topics.pop(name, None)
-                errors[name] = told.error_code
+                errors[name] = entry.error_code
             else:
                 errors.pop(name, None)
-                topics[name] = _topic(told, self.topics.get(name))
-        nodes = {node.node_id: _node(node) for node in answer.brokers}
+                topics[name] = _topic(entry, self.topics.get(name))
+        nodes = {node.node_id: _node(node) for node in response.brokers}
         return replace(
             self,
-            cluster_id=answer.cluster_id or self.cluster_id,
-            controller_id=answer.controller_id,
+            cluster_id=response.cluster_id or self.cluster_id,
+            controller_id=response.controller_id,
             nodes=nodes or self.nodes,
             topics=topics,
             names_by_id={
@@ -122,10 +122,10 @@ class ClusterMetadata:
         return replace(self, topics={**self.topics, topic: changed})
 
 
-def _topic(told: Any, before: TopicMetadata | None) -> TopicMetadata:
-    same = before is not None and before.topic_id == told.topic_id
+def _topic(entry: Any, before: TopicMetadata | None) -> TopicMetadata:
+    same = before is not None and before.topic_id == entry.topic_id
     partitions = []
-    for partition in sorted(told.partitions, key=lambda each: int(each.partition_index)):
+    for partition in sorted(entry.partitions, key=lambda each: int(each.partition_index)):
         new = _partition(partition)
         if same and before is not None and new.partition < len(before.partitions):
             old = before.partitions[new.partition]
@@ -134,18 +134,18 @@ def _topic(told: Any, before: TopicMetadata | None) -> TopicMetadata:
                 new = old
         partitions.append(new)
     found = tuple(partitions)
-    return TopicMetadata(told.name, told.topic_id, told.is_internal, found, _available(found))
+    return TopicMetadata(entry.name, entry.topic_id, entry.is_internal, found, _available(found))
 
 
-def _partition(told: Any) -> PartitionMetadata:
+def _partition(entry: Any) -> PartitionMetadata:
     return PartitionMetadata(
-        told.partition_index,
-        told.leader_id,
-        told.leader_epoch,
-        tuple(told.replica_nodes),
-        tuple(told.isr_nodes),
-        tuple(told.offline_replicas),
-        told.error_code,
+        entry.partition_index,
+        entry.leader_id,
+        entry.leader_epoch,
+        tuple(entry.replica_nodes),
+        tuple(entry.isr_nodes),
+        tuple(entry.offline_replicas),
+        entry.error_code,
     )
 
 
@@ -153,5 +153,5 @@ def _available(partitions: tuple[PartitionMetadata, ...]) -> tuple[int, ...]:
     return tuple(each.partition for each in partitions if each.leader >= 0)
 
 
-def _node(told: Any) -> Node:
-    return Node(told.node_id, told.host, told.port, told.rack)
+def _node(entry: Any) -> Node:
+    return Node(entry.node_id, entry.host, entry.port, entry.rack)

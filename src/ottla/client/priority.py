@@ -21,10 +21,10 @@ def priority_ranges(partition_count: int, levels: int) -> list[range]:
         InvalidConfig: There are fewer partitions than priorities, or less than one priority.
     """
     if levels < 1:
-        raise InvalidConfig(f"There must be at least one priority, not {levels}.")
+        raise InvalidConfig(f"The number of priorities must be at least 1, not {levels}.")
     if partition_count < levels:
         raise InvalidConfig(
-            f"{levels} priorities need at least {levels} partitions, and the topic has "
+            f"{levels} priorities need at least {levels} partitions, but the topic has "
             f"{partition_count}."
         )
     share, more = divmod(partition_count, levels)

@@ -11,19 +11,19 @@ import logging
 logger = logging.getLogger(__name__)
 
 SLOW_S = 1.5
-"""Time after which a broker that has not answered is reported, well before its timeout."""
+"""Time after which a broker that has not responded is reported, well before its timeout."""
 REPEAT_S = 30.0
 
 
 class Reachability:
     def __init__(self) -> None:
         self.is_starting = True
-        """True until a broker answers a Metadata request."""
+        """True until a broker responds to a Metadata request."""
         self._failing: dict[str, str] = {}
         self._logged_at: dict[str, float] = {}
 
     @property
-    def trouble(self) -> str | None:
+    def reason(self) -> str | None:
         """The reason why brokers cannot be reached, or None."""
         return "; ".join(self._failing.values()) or None
 
@@ -32,7 +32,7 @@ class Reachability:
         self._log(address, f"{reason}, retrying", now)
 
     def is_slow(self, address: str, now: float) -> None:
-        self._log(address, f"{address} has not answered for {SLOW_S:g} s, still waiting", now)
+        self._log(address, f"{address} has not responded for {SLOW_S:g} s, still waiting", now)
 
     def reached(self, address: str) -> None:
         if self._failing.pop(address, None) is not None:

@@ -34,7 +34,7 @@ def tls_context(config: CommonConfig) -> ssl.SSLContext | None:
     try:
         context = ssl.create_default_context(cafile=ca_file or None)
     except (OSError, ssl.SSLError) as error:
-        raise InvalidConfig(f"{ca_name}={ca_file} cannot be used: {_why(error)}.") from None
+        raise InvalidConfig(f"{ca_name}={ca_file} cannot be used: {_reason(error)}.") from None
     if ca_file:
         # Since Python 3.13 the default also rejects CAs without the key usage extension, which
         # private ones often lack. Kafka's other clients accept them; so does Ottla.
@@ -49,11 +49,11 @@ def tls_context(config: CommonConfig) -> ssl.SSLContext | None:
         except (OSError, ssl.SSLError) as error:
             files = f"ssl.certificate.location={certificate}"
             files += f" with ssl.key.location={key}" if key else ""
-            raise InvalidConfig(f"{files} cannot be used: {_why(error)}.") from None
+            raise InvalidConfig(f"{files} cannot be used: {_reason(error)}.") from None
     return context
 
 
-def _why(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).replace("_", " ").lower()
     return (error.strerror or str(error)).lower()
@@ -66,7 +66,7 @@ def authenticator(config: CommonConfig) -> Authenticate | None:
     timeout_s = config.socket_connection_setup_timeout_ms / 1000
 
     async def authenticate(connection: Connection) -> None:
-        dialogue = _Dialogue(connection, timeout_s)
+        dialogue = _SaslExchange(connection, timeout_s)
         await dialogue.handshake(config.sasl_mechanism)
         if config.sasl_mechanism == "PLAIN":
             await dialogue.exchange(b"\0" + username.encode() + b"\0" + password.encode())
@@ -95,29 +95,32 @@ def credentials(config: CommonConfig) -> tuple[str, str]:
     return username, password
 
 
-class _Dialogue:
+class _SaslExchange:
     def __init__(self, connection: Connection, timeout_s: float) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
 
     async def handshake(self, mechanism: str) -> None:
-        answer = await self._connection.request(
+        response = await self._connection.request(
             Api.SASL_HANDSHAKE, {"mechanism": mechanism}, self._timeout_s, min_version=1
         )
-        if answer.error_code:
-            offered = ", ".join(answer.mechanisms) or "nothing"
+        if response.error_code:
+            offered = ", ".join(response.mechanisms) or "nothing"
             raise AuthenticationFailed(
-                f"{self._connection.name} does not take {mechanism}; it offers {offered}"
+                f"{self._connection.name} does not support the SASL mechanism {mechanism}; "
+                f"it supports {offered}"
             )
 
     async def exchange(self, content: bytes) -> bytes:
-        answer = await self._connection.request(
+        response = await self._connection.request(
             Api.SASL_AUTHENTICATE, {"auth_bytes": content}, self._timeout_s
         )
-        if answer.error_code:
-            reason = answer.error_message or "wrong user or password"
-            raise AuthenticationFailed(f"{self._connection.name} refuses us: {reason}")
-        return bytes(answer.auth_bytes)
+        if response.error_code:
+            reason = response.error_message or "wrong user name or password"
+            raise AuthenticationFailed(
+                f"{self._connection.name} rejected the credentials: {reason}"
+            )
+        return bytes(response.auth_bytes)
 
 
 class Scram:
@@ -142,11 +145,14 @@ class Scram:
             nonce, salt = fields["r"], base64.b64decode(fields["s"], validate=True)
             iterations = int(fields["i"])
         except (ValueError, KeyError) as error:
-            raise AuthenticationFailed("the broker's SCRAM challenge cannot be read") from error
+            raise AuthenticationFailed("the broker's SCRAM challenge is malformed") from error
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise AuthenticationFailed("the broker's SCRAM nonce is not an answer to ours")
+            raise AuthenticationFailed("the broker's SCRAM nonce does not extend the client's")
         if not MIN_SCRAM_ITERATIONS <= iterations <= MAX_SCRAM_ITERATIONS:
-            raise AuthenticationFailed(f"the broker asks for {iterations} SCRAM iterations")
+            raise AuthenticationFailed(
+                f"the broker requires {iterations} SCRAM iterations, "
+                f"not {MIN_SCRAM_ITERATIONS} to {MAX_SCRAM_ITERATIONS}"
+            )
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
         without_proof = f"c=biws,r={nonce}"
         message = f"{self._first_bare},{challenge.decode()},{without_proof}".encode()
@@ -162,10 +168,10 @@ class Scram:
         try:
             fields = dict(part.split("=", 1) for part in final.decode().split(","))
             if "e" in fields:
-                raise AuthenticationFailed(f"the broker refuses us: {fields['e']}")
+                raise AuthenticationFailed(f"the broker rejected the credentials: {fields['e']}")
             signature = base64.b64decode(fields["v"], validate=True)
         except (ValueError, KeyError) as error:
-            raise AuthenticationFailed("the broker's SCRAM proof cannot be read") from error
+            raise AuthenticationFailed("the broker's SCRAM proof is malformed") from error
         if not hmac.compare_digest(signature, self._signature):
             raise AuthenticationFailed("the broker could not prove that it knows the password")
 

@@ -29,7 +29,7 @@ def to_string(value: Any) -> bytes:
         return value.encode()
     if isinstance(value, bytes):
         return value
-    raise TypeError(f"a text is needed, not {type(value).__name__}")
+    raise TypeError(f"expected str, not {type(value).__name__}")
 
 
 def from_string(data: bytes) -> str:
@@ -41,7 +41,7 @@ def to_bytes(value: Any) -> bytes:
         return value
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    raise TypeError(f"bytes are needed, not {type(value).__name__}")
+    raise TypeError(f"expected bytes, not {type(value).__name__}")
 
 
 def from_bytes(data: bytes) -> bytes:
@@ -56,20 +56,20 @@ DESERIALIZERS: dict[str, Deserializer] = {
 }
 
 
-def serializer(given: str | Serializer | None) -> Serializer | None:
+def serializer(value: str | Serializer | None) -> Serializer | None:
     """Look up a serializer by name; return a callable or None unchanged."""
-    return _named(given, SERIALIZERS)
+    return _named(value, SERIALIZERS)
 
 
-def deserializer(given: str | Deserializer | None) -> Deserializer | None:
-    return _named(given, DESERIALIZERS)
+def deserializer(value: str | Deserializer | None) -> Deserializer | None:
+    return _named(value, DESERIALIZERS)
 
 
-def _named(given: str | T | None, known: Mapping[str, T]) -> T | None:
-    if given is None or (not isinstance(given, str) and callable(given)):
-        return given
-    if isinstance(given, str) and given in known:
-        return known[given]
+def _named(value: str | T | None, known: Mapping[str, T]) -> T | None:
+    if value is None or (not isinstance(value, str) and callable(value)):
+        return value
+    if isinstance(value, str) and value in known:
+        return known[value]
     raise InvalidConfig(
-        f"A serialiser is a function or one of {', '.join(map(repr, known))}, not {given!r}."
+        f"Expected a function or one of {', '.join(map(repr, known))} as serializer, not {value!r}."
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.columnar.requirements import pyarrow as pa
 
 _MUST_ESCAPE = r'["\\\x00-\x1f]'
 _ESCAPES = [

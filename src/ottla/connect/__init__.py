@@ -10,7 +10,7 @@ plugins      lookup of plugin classes: built-in names, Java's names, user classe
 converters   records to bytes and back; `json_converter` implements Kafka's JSON with schemas
 transforms/  Kafka's single message transforms and predicates
 pipeline     transforms and converters in sequence, and the handling of failed records
-ledger       offset storage: source offsets in a topic, written in the records' transaction
+offset_storage  offset storage: source offsets in a topic, written in the records' transaction
 source_task, sink_task     running tasks; `task_thread` restarts a failed one
 worker       the tasks of one process; `session` holds its Spark session
 herder       operations that REST calls; `standalone` and `distributed/` implement them

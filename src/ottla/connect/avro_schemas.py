@@ -60,10 +60,10 @@ _READ_LOGICAL = {
 
 
 def to_avro(schema: Schema) -> Any:
-    return _Writing().avro(schema)
+    return _SchemaWriter().avro(schema)
 
 
-class _Writing:
+class _SchemaWriter:
     """Conversion of one schema: defines each record once, then refers to it by name.
 
     Unnamed records get numbered names.
@@ -80,25 +80,25 @@ class _Writing:
         return [plain, "null"] if schema.default is not None else ["null", plain]
 
     def _plain(self, schema: Schema) -> Any:
-        told: dict[str, Any]
+        document: dict[str, Any]
         if schema.type is Type.STRUCT:
             return self._record(schema)
         if schema.type is Type.ARRAY:
             assert schema.value_schema is not None
-            told = {"type": "array", "items": self.avro(schema.value_schema)}
+            document = {"type": "array", "items": self.avro(schema.value_schema)}
         elif schema.type is Type.MAP:
-            told = self._map(schema)
+            document = self._map(schema)
         else:
-            told = {"type": _PRIMITIVES[schema.type]}
+            document = {"type": _PRIMITIVES[schema.type]}
             if schema.type in (Type.INT8, Type.INT16):
-                told["connect.type"] = schema.type.value
-        told |= _properties(schema)
+                document["connect.type"] = schema.type.value
+        document |= _properties(schema)
         if schema.name == data.DECIMAL:
             scale = data.scale_of(schema)
-            told |= {"logicalType": "decimal", "precision": PRECISION, "scale": scale}
+            document |= {"logicalType": "decimal", "precision": PRECISION, "scale": scale}
         elif schema.name in _LOGICAL:
-            told["logicalType"] = _LOGICAL[schema.name]
-        return told["type"] if told.keys() == {"type"} else told
+            document["logicalType"] = _LOGICAL[schema.name]
+        return document["type"] if document.keys() == {"type"} else document
 
     def _map(self, schema: Schema) -> dict[str, Any]:
         keys, values = schema.key_schema, schema.value_schema
@@ -127,31 +127,31 @@ class _Writing:
             return name
         self._defined[name] = schema
         space, _, plain = name.rpartition(".")
-        told: dict[str, Any] = {"type": "record", "name": plain}
+        document: dict[str, Any] = {"type": "record", "name": plain}
         if space:
-            told["namespace"] = space
-        told["fields"] = [self._field(each) for each in schema.fields]
-        return told | _properties(schema)
+            document["namespace"] = space
+        document["fields"] = [self._field(each) for each in schema.fields]
+        return document | _properties(schema)
 
     def _field(self, field: Field) -> dict[str, Any]:
-        told: dict[str, Any] = {"name": field.name, "type": self.avro(field.schema)}
+        document: dict[str, Any] = {"name": field.name, "type": self.avro(field.schema)}
         if field.schema.doc:
-            told["doc"] = field.schema.doc
+            document["doc"] = field.schema.doc
         if field.schema.default is not None:
-            told["default"] = _default(field.schema)
+            document["default"] = _default(field.schema)
         elif field.schema.optional:
-            told["default"] = None
-        return told
+            document["default"] = None
+        return document
 
 
 def _properties(schema: Schema) -> dict[str, Any]:
-    told = {
+    document = {
         "connect.name": schema.name,
         "connect.version": schema.version,
         "connect.doc": schema.doc,
         "connect.parameters": dict(schema.parameters) or None,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in document.items() if value is not None}
 
 
 def _default(schema: Schema) -> Any:
@@ -166,12 +166,12 @@ def _default(schema: Schema) -> Any:
 
 
 def from_avro(avro: Any) -> Schema:
-    made = _Reading().schema(avro)
+    made = _SchemaReader().schema(avro)
     check_size(avro)
     return made
 
 
-class _Reading:
+class _SchemaReader:
     def __init__(self) -> None:
         self._known: dict[str, Schema] = {}
 
@@ -226,8 +226,8 @@ class _Reading:
             return _READ_LOGICAL[logical]
         if logical == "uuid":
             return data.STRING
-        told = avro.get("connect.type")
-        return Schema(Type(told)) if told in ("int8", "int16") else Schema(_READ[kind])
+        document = avro.get("connect.type")
+        return Schema(Type(document)) if document in ("int8", "int16") else Schema(_READ[kind])
 
     def _array(self, avro: Mapping[str, Any], space: str, depth: int) -> Schema:
         items = self.schema(avro["items"], space, depth + 1)

@@ -49,7 +49,7 @@ class Column:
         """Return the values as they appear in records."""
         if self._values is None:
             if self._schema is None:
-                _check_told(self._array)
+                _check_unambiguous(self._array)
             plain = self._array.to_pylist()
             if self._schema is not None and not _is_plain(self._schema):
                 plain = [from_arrow(self._schema, each) for each in plain]
@@ -83,7 +83,7 @@ class Column:
             raise NotInColumns(str(error)) from None
 
 
-def _check_told(array: Any) -> None:
+def _check_unambiguous(array: Any) -> None:
     """Raise NotInColumns if values without a schema may differ between Arrow and records.
 
     Arrow turns 1 into 1.0 in a column of floats, and a missing field into null.

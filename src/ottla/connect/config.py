@@ -18,7 +18,7 @@ from ottla.base.errors import UserError
 from ottla.connect.api import Connector, SinkConnector, SourceConnector
 from ottla.connect.converters import Converter
 from ottla.connect.definition import Definition, key, with_prefix
-from ottla.connect.pipeline import Chain, Conversion, ErrorPolicy, Step
+from ottla.connect.pipeline import Chain, Conversion, ErrorPolicy, TransformStep
 from ottla.connect.plugins import (
     connector_class,
     converter_class,
@@ -142,7 +142,7 @@ class ConnectorConfig:
         return with_prefix(self.given, f"{kind}.override.")
 
     @classmethod
-    def of(cls, given: Mapping[str, str], worker: Mapping[str, str]) -> ConnectorConfig:
+    def of(cls, properties: Mapping[str, str], worker: Mapping[str, str]) -> ConnectorConfig:
         """Validate a configuration and construct its parts.
 
         Args:
@@ -152,9 +152,9 @@ class ConnectorConfig:
         Raises:
             InvalidConnector: The configuration has errors; the message lists all of them.
         """
-        reading = _Reading(given, worker)
+        reading = _Validator(properties, worker)
         if reading.validation.errors:
-            raise InvalidConnector(given.get("name", ""), reading.validation)
+            raise InvalidConnector(properties.get("name", ""), reading.validation)
         return reading.made()
 
 
@@ -168,16 +168,16 @@ class InvalidConnector(UserError):
         ]))  # fmt: skip
 
 
-def validate(given: Mapping[str, str], worker: Mapping[str, str]) -> Validation:
-    return _Reading(given, worker).validation
+def validate(properties: Mapping[str, str], worker: Mapping[str, str]) -> Validation:
+    return _Validator(properties, worker).validation
 
 
-class _Reading:
+class _Validator:
     """One pass over a configuration: constructs all valid parts and collects all errors."""
 
-    def __init__(self, given: Mapping[str, str], worker: Mapping[str, str]) -> None:
-        self.given = given
-        self.validation = Validation(given=given)
+    def __init__(self, properties: Mapping[str, str], worker: Mapping[str, str]) -> None:
+        self.given = properties
+        self.validation = Validation(given=properties)
         self._worker = worker
         self._class = self._connector_class()
         role = Definition()
@@ -242,9 +242,9 @@ class _Reading:
         topics = self.given.get("topics", "").strip()
         regex = self.given.get("topics.regex", "").strip()
         if bool(topics) == bool(regex):
-            said = "are exclusive: set one of them" if topics else "are both missing: set one"
+            message = "are exclusive: set one of them" if topics else "are both missing: set one"
             for name in ("topics", "topics.regex"):
-                self.validation.fail(name, f"The properties topics and topics.regex {said}.")
+                self.validation.fail(name, f"The properties topics and topics.regex {message}.")
         queue = self.given.get("errors.deadletterqueue.topic.name", "").strip()
         if queue and queue in [each.strip() for each in topics.split(",")]:
             self.validation.fail(
@@ -323,7 +323,7 @@ class _Reading:
         settings = found.definition.settings(with_prefix(self.given, prefix))
         return self._make(f"{prefix}type", lambda: found(settings))
 
-    def _step(self, name: str, prefix: str) -> Step | None:
+    def _step(self, name: str, prefix: str) -> TransformStep | None:
         try:
             found, part = transform_class(self._type(prefix))
         except ValueError as error:
@@ -345,7 +345,7 @@ class _Reading:
                     f"{prefix}predicate names {wanted}, which predicates does not list.",
                 )
             return None
-        return Step(transform, self._predicates.get(wanted), settings["negate"])
+        return TransformStep(transform, self._predicates.get(wanted), settings["negate"])
 
     def _type(self, prefix: str) -> str:
         found = self.given.get(f"{prefix}type", "").strip()

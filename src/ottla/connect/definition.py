@@ -74,11 +74,11 @@ class Definition:
     def knows(self, name: str) -> bool:
         return name in self.table or name.startswith(self.prefixes)
 
-    def problems(self, given: Mapping[str, str]) -> dict[str, str]:
+    def problems(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return a one-sentence error for each invalid property."""
         found = {}
         for each in self:
-            text = given.get(each.name)
+            text = properties.get(each.name)
             if text is None or (not text.strip() and each.name in self.required):
                 if each.name in self.required:
                     found[each.name] = (
@@ -91,11 +91,13 @@ class Definition:
                 found[each.name] = str(error)
         return found
 
-    def settings(self, given: Mapping[str, str]) -> dict[str, Any]:
+    def settings(self, properties: Mapping[str, str]) -> dict[str, Any]:
         """Return the values by name; raise ConfigError at the first invalid one."""
-        handed_on = {name: value for name, value in given.items() if self.knows(name)}
+        handed_on = {name: value for name, value in properties.items() if self.knows(name)}
         return handed_on | {
-            each.name: each.parse(given[each.name]) if each.name in given else each.default
+            each.name: each.parse(properties[each.name])
+            if each.name in properties
+            else each.default
             for each in self
         }
 

@@ -83,7 +83,7 @@ class FrameSource(SourceConnector):
     def frame(self, spark: Any) -> Any:
         """Return a streaming DataFrame. The worker calls it at each start of the task."""
 
-    def told(self, error: BaseException) -> str:
+    def error_message(self, error: BaseException) -> str:
         """Return a one-sentence reason for the end of Spark's query."""
         return reason_of(str(error))
 
@@ -129,7 +129,7 @@ class FrameTask(SourceTask):
         if not getattr(frame, "isStreaming", False):
             raise UserError("the source must be a streaming DataFrame, of spark.readStream")
         self._query = (
-            frame.writeStream.foreachBatch(self._write_down)
+            frame.writeStream.foreachBatch(self._write_spool)
             .option("checkpointLocation", self._checkpoint.absolute().as_uri())
             .start()
         )
@@ -149,8 +149,10 @@ class FrameTask(SourceTask):
                 return self._next(self._reading)
             if not self._query.isActive:
                 error = self._query.exception()
-                said = self._connector.told(error) if error else "Spark's query has ended"
-                raise UserError(said)
+                message = (
+                    self._connector.error_message(error) if error else "Spark's query has ended"
+                )
+                raise UserError(message)
             if time.monotonic() >= until:
                 return Polled()
             time.sleep(LOOK_EVERY_S)
@@ -182,7 +184,7 @@ class FrameTask(SourceTask):
     def _spool(self, batch: int) -> Path:
         return self._location / "spool" / f"{batch:08}"
 
-    def _write_down(self, frame: Any, batch: int) -> None:
+    def _write_spool(self, frame: Any, batch: int) -> None:
         """Write a batch to the spool. Spark calls this in a thread of its own."""
         folder = self._spool(batch)
         if batch < self._batch or (folder / DONE).exists():

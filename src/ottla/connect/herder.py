@@ -40,16 +40,16 @@ class Herder(ABC):
     is_ready = False
     """Whether the worker has started and has read the configuration."""
 
-    def check(self, given: Mapping[str, str]) -> tuple[ConnectorConfig, list[str]]:
+    def check(self, properties: Mapping[str, str]) -> tuple[ConnectorConfig, list[str]]:
         """Return a validated configuration and a sentence for each unknown property.
 
         Raises:
             InvalidConnector: The configuration has errors; the message lists all of them.
         """
-        made = ConnectorConfig.of(given, self.config.given)
-        return made, validate(given, self.config.given).unknown()
+        made = ConnectorConfig.of(properties, self.config.given)
+        return made, validate(properties, self.config.given).unknown()
 
-    def place_of(self, method: str, path: str) -> str | None:
+    def url_for(self, method: str, path: str) -> str | None:
         """Return the URL of the worker that must handle a request.
 
         Returns:
@@ -71,7 +71,7 @@ class Herder(ABC):
     def names(self) -> list[str]: ...
 
     @abstractmethod
-    def given(self, name: str) -> dict[str, str]:
+    def config_of(self, name: str) -> dict[str, str]:
         """Return the connector's configuration as it was submitted."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Herder(ABC):
 
     @abstractmethod
     def put(
-        self, given: Mapping[str, str], state: State | None = None, *, is_new: bool = False
+        self, properties: Mapping[str, str], state: State | None = None, *, is_new: bool = False
     ) -> bool:
         """Create a connector or replace its configuration.
 
@@ -108,7 +108,7 @@ class Herder(ABC):
     def delete(self, name: str) -> None: ...
 
     @abstractmethod
-    def bring(self, name: str, state: State) -> None:
+    def set_target_state(self, name: str, state: State) -> None:
         """Request that the connector reaches a state."""
 
     @abstractmethod
@@ -121,7 +121,7 @@ class Herder(ABC):
     def forget_topics(self, name: str) -> None: ...
 
     @abstractmethod
-    def alter_offsets(self, name: str, told: Any) -> str:
+    def alter_offsets(self, name: str, data: Any) -> str:
         """Change the offsets of a stopped connector and return a message for the client.
 
         Raises:

@@ -19,7 +19,7 @@ from ottla.connect import data
 from ottla.connect.columns import Column, Columns, NotInColumns
 from ottla.connect.data import INTEGER_BITS, Schema, Type
 
-Tell = Callable[[Schema | None, Any], str]
+Format = Callable[[Schema | None, Any], str]
 """Function that formats a single value as JSON."""
 _TO_ESCAPE = r'["\\\x00-\x1f]'
 EXACT_INTEGERS = 2.0**53
@@ -28,14 +28,14 @@ EXACT_INTEGERS = 2.0**53
 # ---------------------------------------------------------------------------------------- writing
 
 
-def texts(schema: Schema, value: Any, columns: Columns, tell: Tell) -> Any:
+def texts(schema: Schema, value: Any, columns: Columns, tell: Format) -> Any:
     """Return the values of a schema as an array of JSON strings."""
     if isinstance(value, Mapping):
         return _object(schema, value, columns, tell)
     return _leaf(schema, value, columns, tell)
 
 
-def _object(schema: Schema, value: Mapping[str, Any], columns: Columns, tell: Tell) -> Any:
+def _object(schema: Schema, value: Mapping[str, Any], columns: Columns, tell: Format) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -53,7 +53,7 @@ def _object(schema: Schema, value: Mapping[str, Any], columns: Columns, tell: Te
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _leaf(schema: Schema, value: Any, columns: Columns, tell: Tell) -> Any:
+def _leaf(schema: Schema, value: Any, columns: Columns, tell: Format) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -142,9 +142,9 @@ def split_envelope(first: bytes) -> tuple[bytes, str]:
     head, mark = b'{"schema":', b',"payload":'
     at = first.find(mark)
     while first.startswith(head) and at > 0:
-        told = first[len(head) : at]
+        document = first[len(head) : at]
         try:
-            return first[: at + len(mark)], json.dumps(json.loads(told), default=str)
+            return first[: at + len(mark)], json.dumps(json.loads(document), default=str)
         except ValueError:
             at = first.find(mark, at + 1)
     raise NotInColumns("not an envelope as writers write it")

@@ -41,7 +41,7 @@ from ottla.connect.data import (
     unscaled_bytes,
 )
 from ottla.connect.definition import Definition, Settings, key
-from ottla.connect.json_writer import Unusual, Write, make_writer
+from ottla.connect.json_writer import NeedsSlowPath, Write, make_writer
 from ottla.connect.schema_cache import SchemaCache
 
 MAX_DEPTH = 100
@@ -69,7 +69,7 @@ class JsonConverter(Converter):
         self._numeric = str(settings.get("decimal.format", "BASE64")).upper() == "NUMERIC"
         self._defaults = bool(settings.get("replace.null.with.default", True))
         size = int(settings.get("schemas.cache.size", 1000))
-        self._told: SchemaCache[Schema, str] = SchemaCache(
+        self._schema_texts: SchemaCache[Schema, str] = SchemaCache(
             size, lambda schema: _text(schema_to_json(schema))
         )
         self._writers: SchemaCache[Schema, Write] = SchemaCache(
@@ -84,10 +84,10 @@ class JsonConverter(Converter):
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         if schema is None and value is None:
             return None
-        text = self._told_alone(schema, value)
+        text = self._format_value(schema, value)
         if self._schemas:
-            told = "null" if schema is None else self._told.get(schema)
-            text = f'{{"schema":{told},"payload":{text}}}'
+            data = "null" if schema is None else self._schema_texts.get(schema)
+            text = f'{{"schema":{data},"payload":{text}}}'
         return text.encode()
 
     def from_columns(self, schema: Schema | None, value: Any, columns: Columns) -> Any:
@@ -96,13 +96,13 @@ class JsonConverter(Converter):
 
         if schema is None:
             raise NotInColumns("without a schema each value has fields of its own")
-        texts = json_columns.texts(schema, value, columns, self._told_alone)
+        texts = json_columns.texts(schema, value, columns, self._format_value)
         if self._schemas:
-            head = pa.scalar(f'{{"schema":{self._told.get(schema)},"payload":')
+            head = pa.scalar(f'{{"schema":{self._schema_texts.get(schema)},"payload":')
             texts = pc.binary_join_element_wise(head, texts, pa.scalar("}"), "")
         return texts.cast(pa.binary())
 
-    def _told_alone(self, schema: Schema | None, value: Any) -> str:
+    def _format_value(self, schema: Schema | None, value: Any) -> str:
         text = _text(self._payload(schema, value))
         return _QUOTED_NUMBER.sub(r"\1", text) if _NUMBER in text else text
 
@@ -112,18 +112,21 @@ class JsonConverter(Converter):
         if value is not None:
             try:
                 return self._writers.get(schema)(value)
-            except Unusual:
+            except NeedsSlowPath:
                 pass
         return self._slowly(schema, value)
 
     def _inside(self, schema: Schema, value: Any) -> Any:
-        """Convert a nested value; raise Unusual on errors, which only the slow path can locate."""
+        """Convert a nested value; raise NeedsSlowPath on errors.
+
+        Only the slow path can locate them.
+        """
         try:
             if value.__class__ is decimal.Decimal and schema.name == DECIMAL and not self._numeric:
                 return base64.b64encode(unscaled_bytes(value, scale_of(schema))).decode()
             return self._slowly(schema, value)
         except DataError:
-            raise Unusual from None
+            raise NeedsSlowPath from None
 
     def _slowly(self, schema: Schema, value: Any) -> Any:
         """Convert with all checks and with errors that name the field."""
@@ -174,23 +177,23 @@ class JsonConverter(Converter):
     def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
         if data is None:
             return None, None
-        told = self._loaded(data)
+        document = self._loaded(data)
         if not self._schemas:
-            return None, _floats(told) if self._numeric else told
-        if not isinstance(told, dict) or told.keys() != {"schema", "payload"}:
+            return None, _floats(document) if self._numeric else document
+        if not isinstance(document, dict) or document.keys() != {"schema", "payload"}:
             raise DataError(
                 'JsonConverter with schemas.enable requires "schema" and "payload" fields and may '
                 "not contain additional fields; for plain JSON set schemas.enable=false"
             )
-        schema = self._schema(told["schema"])
-        payload = told["payload"]
+        schema = self._schema(document["schema"])
+        payload = document["payload"]
         return schema, _floats(payload) if schema is None else self._from_json(schema, payload)
 
     def to_columns(self, topic: str, data: Any) -> tuple[Schema | None, Any]:
         if not self._schemas:
             return None, json_columns.plain_values(data)
-        prefix, told = json_columns.split_envelope(data[0].as_py() or b"")
-        schema = self._read.get(told)
+        prefix, document = json_columns.split_envelope(data[0].as_py() or b"")
+        schema = self._read.get(document)
         if schema is None:
             raise NotInColumns("without a schema each value has fields of its own")
         return schema, json_columns.payloads(data, prefix, schema)
@@ -207,8 +210,8 @@ class JsonConverter(Converter):
         except (ValueError, RecursionError) as error:
             raise DataError(f"a record is no JSON: {error}") from None
 
-    def _schema(self, told: Any) -> Schema | None:
-        return self._read.get(json.dumps(told, default=str))
+    def _schema(self, data: Any) -> Schema | None:
+        return self._read.get(json.dumps(data, default=str))
 
     def _from_json(self, schema: Schema, value: Any, where: str = "payload") -> Any:
         if value is None:
@@ -291,74 +294,74 @@ def _floats(value: Any) -> Any:
 def schema_to_json(schema: Schema | None) -> dict[str, Any] | None:
     if schema is None:
         return None
-    told: dict[str, Any] = {"type": schema.type.value}
+    data: dict[str, Any] = {"type": schema.type.value}
     if schema.type is Type.ARRAY:
-        told["items"] = schema_to_json(schema.value_schema)
+        data["items"] = schema_to_json(schema.value_schema)
     elif schema.type is Type.MAP:
-        told["keys"] = schema_to_json(schema.key_schema)
-        told["values"] = schema_to_json(schema.value_schema)
+        data["keys"] = schema_to_json(schema.key_schema)
+        data["values"] = schema_to_json(schema.value_schema)
     elif schema.type is Type.STRUCT:
-        told["fields"] = [
+        data["fields"] = [
             {**(schema_to_json(each.schema) or {}), "field": each.name} for each in schema.fields
         ]
-    told["optional"] = schema.optional
+    data["optional"] = schema.optional
     texts = {"name": schema.name, "version": schema.version, "doc": schema.doc}
-    told |= {name: value for name, value in texts.items() if value is not None}
+    data |= {name: value for name, value in texts.items() if value is not None}
     if schema.parameters:
-        told["parameters"] = dict(schema.parameters)
+        data["parameters"] = dict(schema.parameters)
     if schema.default is not None:
-        told["default"] = JsonConverter({})._to_json(schema, schema.default)
-    return told
+        data["default"] = JsonConverter({})._to_json(schema, schema.default)
+    return data
 
 
-def schema_from_json(told: Any, depth: int = 0) -> Schema | None:
-    if told is None:
+def schema_from_json(data: Any, depth: int = 0) -> Schema | None:
+    if data is None:
         return None
-    if not isinstance(told, Mapping) or depth > MAX_DEPTH:
+    if not isinstance(data, Mapping) or depth > MAX_DEPTH:
         raise DataError("a schema must be an object")
     try:
-        kind = Type(told.get("type"))
+        kind = Type(data.get("type"))
     except ValueError:
-        raise DataError(f"there is no schema type {told.get('type')!r}") from None
+        raise DataError(f"there is no schema type {data.get('type')!r}") from None
     fields: tuple[Field, ...] = ()
     keys = values = None
     if kind is Type.STRUCT:
-        fields = tuple(_field(each, depth) for each in _listed(told, "fields"))
+        fields = tuple(_field(each, depth) for each in _listed(data, "fields"))
     elif kind is Type.ARRAY:
-        values = _inner(told, "items", depth)
+        values = _inner(data, "items", depth)
     elif kind is Type.MAP:
-        keys, values = _inner(told, "keys", depth), _inner(told, "values", depth)
-    parameters = told.get("parameters") or {}
+        keys, values = _inner(data, "keys", depth), _inner(data, "values", depth)
+    parameters = data.get("parameters") or {}
     if not isinstance(parameters, Mapping):
         raise DataError("a schema's parameters must be an object")
     made = Schema(
-        kind, bool(told.get("optional", False)), told.get("name"), told.get("version"),
-        told.get("doc"), {str(name): str(value) for name, value in parameters.items()},
+        kind, bool(data.get("optional", False)), data.get("name"), data.get("version"),
+        data.get("doc"), {str(name): str(value) for name, value in parameters.items()},
         None, fields, keys, values,
     )  # fmt: skip
-    if told.get("default") is None:
+    if data.get("default") is None:
         return made
     from dataclasses import replace
 
-    return replace(made, default=JsonConverter({})._from_json(made, told["default"], "default"))
+    return replace(made, default=JsonConverter({})._from_json(made, data["default"], "default"))
 
 
-def _listed(told: Mapping[str, Any], name: str) -> list[Any]:
-    found = told.get(name)
+def _listed(data: Mapping[str, Any], name: str) -> list[Any]:
+    found = data.get(name)
     if not isinstance(found, list):
         raise DataError(f"the schema of a struct needs an array {name}")
     return found
 
 
-def _field(told: Any, depth: int) -> Field:
-    schema = schema_from_json(told, depth + 1)
-    if schema is None or not isinstance(told.get("field"), str):
+def _field(data: Any, depth: int) -> Field:
+    schema = schema_from_json(data, depth + 1)
+    if schema is None or not isinstance(data.get("field"), str):
         raise DataError("each field of a schema needs its name as field")
-    return Field(told["field"], schema)
+    return Field(data["field"], schema)
 
 
-def _inner(told: Mapping[str, Any], name: str, depth: int) -> Schema:
-    found = schema_from_json(told.get(name), depth + 1)
+def _inner(data: Mapping[str, Any], name: str, depth: int) -> Schema:
+    found = schema_from_json(data.get(name), depth + 1)
     if found is None:
-        raise DataError(f"a schema of type {told.get('type')} needs {name}")
+        raise DataError(f"a schema of type {data.get('type')} needs {name}")
     return found

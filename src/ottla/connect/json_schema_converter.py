@@ -33,8 +33,8 @@ class JsonSchemaConverter(RegistryConverter):
         )
 
     def text_of(self, schema: Schema) -> str:
-        told = to_json_schema(schema, numeric_decimals=self._is_numeric)
-        return json.dumps(told, separators=(",", ":"))
+        data = to_json_schema(schema, numeric_decimals=self._is_numeric)
+        return json.dumps(data, separators=(",", ":"))
 
     def name_of(self, schema: Schema) -> str | None:
         return schema.name

@@ -50,21 +50,21 @@ _READ = {
 
 
 def to_json_schema(schema: Schema, *, numeric_decimals: bool = False) -> dict[str, Any]:
-    told = _plain(schema, numeric_decimals)
+    document = _plain(schema, numeric_decimals)
     if schema.name:
-        told["title"] = schema.name
+        document["title"] = schema.name
     if schema.type in _NAMES:
-        told["connect.type"] = _NAMES[schema.type]
+        document["connect.type"] = _NAMES[schema.type]
     if schema.version is not None:
-        told["connect.version"] = schema.version
+        document["connect.version"] = schema.version
     if schema.parameters:
-        told["connect.parameters"] = dict(schema.parameters)
+        document["connect.parameters"] = dict(schema.parameters)
     if schema.doc:
-        told["description"] = schema.doc
+        document["description"] = schema.doc
     if schema.default is not None:
         converter = JsonConverter({"decimal.format": "NUMERIC" if numeric_decimals else "BASE64"})
-        told["default"] = converter._to_json(schema, schema.default)
-    return {"oneOf": [{"type": "null"}, told]} if schema.optional else told
+        document["default"] = converter._to_json(schema, schema.default)
+    return {"oneOf": [{"type": "null"}, document]} if schema.optional else document
 
 
 def _plain(schema: Schema, numeric: bool) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def _plain(schema: Schema, numeric: bool) -> dict[str, Any]:
             for each in schema.fields
             if not each.schema.optional and each.schema.default is None
         ]
-        told: dict[str, Any] = {"type": "object", "properties": properties}
-        return {**told, "required": needed} if needed else told
+        document: dict[str, Any] = {"type": "object", "properties": properties}
+        return {**document, "required": needed} if needed else document
     if schema.type is Type.ARRAY:
         return {"type": "array", "items": inner(schema.value_schema)}
     if schema.type is Type.MAP:
@@ -99,32 +99,32 @@ def _plain(schema: Schema, numeric: bool) -> dict[str, Any]:
 # ---------------------------------------------------------------------------- from JSON Schema
 
 
-def from_json_schema(told: Any) -> Schema:
-    if not isinstance(told, Mapping):
+def from_json_schema(document: Any) -> Schema:
+    if not isinstance(document, Mapping):
         raise DataError("a JSON Schema must be an object")
-    return _Reading(told).schema(told)
+    return _SchemaReader(document).schema(document)
 
 
-class _Reading:
+class _SchemaReader:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._nodes = 0
 
-    def schema(self, told: Any, depth: int = 0) -> Schema:
+    def schema(self, document: Any, depth: int = 0) -> Schema:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise DataError(f"a schema has more than {MAX_NODES} types")
         if depth > MAX_DEPTH:
             raise DataError(f"a schema is nested more than {MAX_DEPTH} deep, or in itself")
-        if not isinstance(told, Mapping):
+        if not isinstance(document, Mapping):
             raise DataError("a JSON Schema must be an object")
-        if "$ref" in told:
-            return self.schema(self._referred(told["$ref"]), depth + 1)
+        if "$ref" in document:
+            return self.schema(self._referred(document["$ref"]), depth + 1)
         for either in ("oneOf", "anyOf"):
-            if either in told:
-                return self._either(told[either], depth)
-        kind, is_optional = _kind(told)
-        made = self._described(self._plain(told, kind, depth), told)
+            if either in document:
+                return self._either(document[either], depth)
+        kind, is_optional = _kind(document)
+        made = self._described(self._plain(document, kind, depth), document)
         return made.as_optional() if is_optional else made
 
     def _referred(self, reference: Any) -> Any:
@@ -142,28 +142,32 @@ class _Reading:
         found = self.schema(rest[0], depth + 1)
         return found.as_optional() if len(rest) < len(branches) else found
 
-    def _plain(self, told: Mapping[str, Any], kind: str, depth: int) -> Schema:
-        name = told.get("connect.type")
+    def _plain(self, document: Mapping[str, Any], kind: str, depth: int) -> Schema:
+        name = document.get("connect.type")
         if name == "map":
-            return self._map(told, kind, depth)
+            return self._map(document, kind, depth)
         if name in _TYPES:
             return Schema(_TYPES[name])
         if kind == "object":
-            if "properties" not in told and isinstance(told.get("additionalProperties"), Mapping):
-                return self._map(told, kind, depth)
-            return self._struct(told, depth)
+            if "properties" not in document and isinstance(
+                document.get("additionalProperties"), Mapping
+            ):
+                return self._map(document, kind, depth)
+            return self._struct(document, depth)
         if kind == "array":
-            return Schema(Type.ARRAY, value_schema=self.schema(told.get("items", {}), depth + 1))
+            return Schema(
+                Type.ARRAY, value_schema=self.schema(document.get("items", {}), depth + 1)
+            )
         if kind in _READ:
             return _READ[kind]
         raise DataError(f"there is no JSON Schema type {kind!r}")
 
-    def _map(self, told: Mapping[str, Any], kind: str, depth: int) -> Schema:
+    def _map(self, document: Mapping[str, Any], kind: str, depth: int) -> Schema:
         if kind == "object":
-            inner = self.schema(told.get("additionalProperties"), depth + 1)
+            inner = self.schema(document.get("additionalProperties"), depth + 1)
             return Schema(Type.MAP, key_schema=data.STRING, value_schema=inner)
         try:
-            entry = told["items"]["properties"]
+            entry = document["items"]["properties"]
             keys, values = entry["key"], entry["value"]
         except (KeyError, TypeError):
             raise DataError("a map of pairs needs the properties key and value") from None
@@ -173,11 +177,11 @@ class _Reading:
             value_schema=self.schema(values, depth + 1),
         )
 
-    def _struct(self, told: Mapping[str, Any], depth: int) -> Schema:
-        properties = told.get("properties") or {}
+    def _struct(self, document: Mapping[str, Any], depth: int) -> Schema:
+        properties = document.get("properties") or {}
         if not isinstance(properties, Mapping):
             raise DataError("a schema's properties must be an object")
-        needed = set(told.get("required") or ())
+        needed = set(document.get("required") or ())
         fields = []
         for name, each in properties.items():
             schema = self.schema(each, depth + 1)
@@ -189,40 +193,40 @@ class _Reading:
         fields.sort(key=lambda field: order[field.name])
         return Schema(Type.STRUCT, fields=tuple(fields))
 
-    def _described(self, schema: Schema, told: Mapping[str, Any]) -> Schema:
-        parameters = told.get("connect.parameters") or {}
+    def _described(self, schema: Schema, document: Mapping[str, Any]) -> Schema:
+        parameters = document.get("connect.parameters") or {}
         made = replace(
             schema,
-            name=told.get("title") or schema.name,
-            version=told.get("connect.version", schema.version),
-            doc=told.get("description") or schema.doc,
+            name=document.get("title") or schema.name,
+            version=document.get("connect.version", schema.version),
+            doc=document.get("description") or schema.doc,
             parameters={str(name): str(value) for name, value in parameters.items()},
         )
-        default = told.get("default")
+        default = document.get("default")
         if default is None:
             return made
         return replace(made, default=JsonConverter({})._from_json(made, default, "default"))
 
 
-def _index(told: Any, otherwise: int) -> int:
-    found = told.get("connect.index") if isinstance(told, Mapping) else None
+def _index(document: Any, otherwise: int) -> int:
+    found = document.get("connect.index") if isinstance(document, Mapping) else None
     return found if isinstance(found, int) else otherwise
 
 
-def _kind(told: Mapping[str, Any]) -> tuple[str, bool]:
+def _kind(document: Mapping[str, Any]) -> tuple[str, bool]:
     """Return the type, and whether it may be null."""
-    kind = told.get("type")
+    kind = document.get("type")
     if isinstance(kind, list):
         rest = [each for each in kind if each != "null"]
         if len(rest) != 1:
             raise DataError("a union of several types has no schema here")
         return str(rest[0]), len(rest) < len(kind)
     if kind is None:
-        if "enum" in told or "const" in told:
+        if "enum" in document or "const" in document:
             return "string", False
-        return "object" if "properties" in told else "string", False
+        return "object" if "properties" in document else "string", False
     return str(kind), False
 
 
-def _is_null(told: Any) -> bool:
-    return isinstance(told, Mapping) and told.get("type") == "null"
+def _is_null(document: Any) -> bool:
+    return isinstance(document, Mapping) and document.get("type") == "null"

@@ -1,9 +1,9 @@
 """JSON writers that are compiled once for each schema.
 
 A writer turns values into what `json` can encode. It covers the common cases: primitive types,
-structs, arrays, and null where the schema allows it. For anything else it raises Unusual, and the
-caller takes the slow path, which checks everything and reports what is wrong. The functions do no
-I/O.
+structs, arrays, and null where the schema allows it. For anything else it raises NeedsSlowPath, and
+the caller takes the slow path, which checks everything and reports what is wrong. The functions do
+no I/O.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Write = Callable[[Any], Any]
 MAX_DEPTH = 50
 
 
-class Unusual(Exception):
+class NeedsSlowPath(Exception):
     """A value that the compiled writer does not support."""
 
 
@@ -58,7 +58,7 @@ _SAME: dict[Type, type] = {Type.STRING: str, Type.BOOLEAN: bool, Type.FLOAT64: f
 
 
 def _refuse(value: Any) -> Any:
-    raise Unusual
+    raise NeedsSlowPath
 
 
 def _slowly(schema: Schema, slow: Callable[[Schema, Any], Any]) -> Write:
@@ -68,7 +68,7 @@ def _slowly(schema: Schema, slow: Callable[[Schema, Any], Any]) -> Write:
 def _same(kind: type) -> Write:
     def write(value: Any) -> Any:
         if value.__class__ is not kind:
-            raise Unusual
+            raise NeedsSlowPath
         return value
 
     return write
@@ -79,7 +79,7 @@ def _integer(schema: Schema) -> Write:
 
     def write(value: Any) -> Any:
         if value.__class__ is not int or not -highest <= value <= highest:
-            raise Unusual
+            raise NeedsSlowPath
         return value
 
     return write
@@ -87,7 +87,7 @@ def _integer(schema: Schema) -> Write:
 
 def _bytes(value: Any) -> str:
     if value.__class__ is not bytes:
-        raise Unusual
+        raise NeedsSlowPath
     return base64.b64encode(value).decode()
 
 
@@ -97,7 +97,7 @@ def _array(items: Schema, slow: Callable[[Schema, Any], Any], depth: int) -> Wri
 
     def write(value: Any) -> Any:
         if value.__class__ is not list or (not can_be_null and None in value):
-            raise Unusual
+            raise NeedsSlowPath
         return [None if each is None else write_item(each) for each in value]
 
     return write
@@ -116,19 +116,19 @@ def _struct(schema: Schema, slow: Callable[[Schema, Any], Any], depth: int) -> W
 
     def write(value: Any) -> Any:
         if value.__class__ is not dict or len(value) != count:
-            raise Unusual
+            raise NeedsSlowPath
         made = {}
         for name, write_field, can_be_null in fields:
             try:
                 each = value[name]
             except KeyError:
-                raise Unusual from None
+                raise NeedsSlowPath from None
             if each is not None:
                 made[name] = write_field(each)
             elif can_be_null:
                 made[name] = None
             else:
-                raise Unusual
+                raise NeedsSlowPath
         return made
 
     return write

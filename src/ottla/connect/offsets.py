@@ -6,7 +6,7 @@ The file is JSON and is replaced atomically:
      "connectors": {"local-file-source": {"generation": "5f1c…",
                                           "offsets": [{"partition": {…}, "offset": {…}}]}}}
 
-The source offsets that make a restart exactly once are in the cluster (`ledger`), under the
+The source offsets that make a restart exactly once are in the cluster (`offset_storage`), under the
 connector's name and generation. The offsets in the file are a readable copy, written every
 `offset.flush.interval.ms`; a connector starts from them only if the cluster has none for the
 generation. Deleting the file resets all connectors, because their generations are lost. Offsets set
@@ -56,12 +56,12 @@ def to_json(offsets: Offsets) -> list[Json]:
     return [{"partition": partition, "offset": offset} for partition, offset in offsets]
 
 
-def from_json(told: Any) -> Offsets:
+def from_json(document: Any) -> Offsets:
     """Parse offsets; raise ValueError with a one-sentence message if they are malformed."""
-    if not isinstance(told, list):
+    if not isinstance(document, list):
         raise ValueError("offsets must be an array")
     found: Offsets = []
-    for each in told:
+    for each in document:
         if not isinstance(each, dict) or not isinstance(each.get("partition"), dict):
             raise ValueError("each of the offsets must have a partition, an object")
         offset = each.get("offset")
@@ -71,13 +71,13 @@ def from_json(told: Any) -> Offsets:
     return found
 
 
-def checked(told: Any, connector: Connector) -> Offsets:
+def checked(document: Any, connector: Connector) -> Offsets:
     """Parse offsets for a connector and let it check them.
 
     Raises:
         ValueError: The offsets are malformed, or not offsets of this connector.
     """
-    offsets = from_json(told)
+    offsets = from_json(document)
     if not offsets:
         raise ValueError("Partitions / offsets need to be provided for an alter offsets request")
     if isinstance(connector, SourceConnector):
@@ -92,7 +92,7 @@ def safe_name(name: str) -> str:
     return urllib.parse.quote(name, safe="").replace(".", "%2E")
 
 
-class OffsetStore:
+class FileOffsetStorage:
     def __init__(self, filename: str) -> None:
         self._path = Path(filename).absolute()
         self._lock = threading.Lock()
@@ -127,12 +127,12 @@ class OffsetStore:
         if not data.strip():
             return {}
         try:
-            told = json.loads(data)
-            if told["version"] != VERSION:
+            document = json.loads(data)
+            if document["version"] != VERSION:
                 raise ValueError
             return {
                 name: Entry(each["generation"], from_json(each["offsets"]))
-                for name, each in told["connectors"].items()
+                for name, each in document["connectors"].items()
             }
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(
@@ -177,7 +177,7 @@ class OffsetStore:
                 self._write()
 
     def _write(self) -> None:
-        told = {
+        document = {
             "version": VERSION,
             "connectors": {
                 name: {"generation": each.generation, "offsets": to_json(each.offsets)}
@@ -185,7 +185,7 @@ class OffsetStore:
             },
         }
         try:
-            replace_file(self._path, json.dumps(told, indent=1).encode())
+            replace_file(self._path, json.dumps(document, indent=1).encode())
         except OSError as error:
             reason = (error.strerror or "it cannot be written").lower()
             raise UserError(f"Cannot keep offsets in {self._path}: {reason}.") from error

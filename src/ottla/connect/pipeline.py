@@ -41,7 +41,7 @@ class StageFailed(DataError):
         self.error = error
 
 
-class Step(NamedTuple):
+class TransformStep(NamedTuple):
     transform: Transform
     predicate: Predicate | None = None
     negate: bool = False
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 class Chain:
     """Transforms of a connector, in order."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TransformStep, ...] = ()
 
     def apply(self, record: Record) -> Record | None:
         if isinstance(record, FailedRecord):
@@ -158,11 +158,11 @@ class ErrorPolicy:
     def describe(self, connector: str, failure: StageFailed, row: Row | Record) -> str:
         """Return the log message for a tolerated failure."""
         where = f"{row.topic}-{row.partition}@{row.offset}" if row.offset is not None else row.topic
-        said = (
+        message = (
             f"connector {connector}: a record of {where} failed at {failure.stage} "
             f"in {failure.class_name}: {failure}"
         )
-        return f"{said}; key {row.key!r}, value {row.value!r}" if self.logs_messages else said
+        return f"{message}; key {row.key!r}, value {row.value!r}" if self.logs_messages else message
 
 
 def context_headers(
@@ -170,7 +170,7 @@ def context_headers(
 ) -> Iterable[tuple[str, bytes]]:
     """Return the headers that Kafka adds to a dead letter."""
     error = failure.error
-    told = {
+    document = {
         "topic": row.topic,
         "partition": row.partition,
         "offset": row.offset,
@@ -182,4 +182,4 @@ def context_headers(
         "exception.message": str(error),
         "exception.stacktrace": f"{type(error).__name__}: {error}",
     }
-    return [(ERROR_PREFIX + name, str(value).encode()) for name, value in told.items()]
+    return [(ERROR_PREFIX + name, str(value).encode()) for name, value in document.items()]

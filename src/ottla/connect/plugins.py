@@ -38,12 +38,12 @@ JAVA_PACKAGES = (
 _OURS = "ottla.connect."
 
 CONNECTORS = {
-    "FileStreamSource": "connectors.file:FileStreamSource",
-    "FileStreamSink": "connectors.file:FileStreamSink",
+    "FileStreamSource": "connectors.file_stream:FileStreamSource",
+    "FileStreamSink": "connectors.file_stream:FileStreamSink",
     "JdbcSource": "connectors.jdbc.source:JdbcSource",
     "JdbcSink": "connectors.jdbc.sink:JdbcSink",
     "PostgresSource": "connectors.postgres.connector:PostgresSource",
-    "FileSource": "connectors.files:FileSource",
+    "FileSource": "connectors.file_source:FileSource",
     "FileSink": "connectors.file_sink:FileSink",
     "Datagen": "connectors.datagen:Datagen",
     "HttpSink": "connectors.http_sink:HttpSink",
@@ -262,8 +262,8 @@ def _find(
         raise UnknownPlugin(_unknown(kind, name, short, table)) from None
     except ImportError as error:
         # An installed package that fails to load, such as psycopg without libpq.
-        said = str(error).partition("\n")[0].rstrip(".")
-        raise UnknownPlugin(f"The {kind} {name} cannot be imported: {said}.") from None
+        message = str(error).partition("\n")[0].rstrip(".")
+        raise UnknownPlugin(f"The {kind} {name} cannot be imported: {message}.") from None
     except (AttributeError, ValueError):
         raise UnknownPlugin(_unknown(kind, name, short, table)) from None
     if or_function and callable(found) and not isinstance(found, type):
@@ -276,7 +276,7 @@ def _find(
 def _unknown(kind: str, name: str, short: str, table: Mapping[str, str]) -> str:
     last = short.rpartition(".")[2].removesuffix("Connector" if kind == "connector" else "")
     nearest = difflib.get_close_matches(last, table, n=1, cutoff=0.5)
-    said = (
+    message = (
         f"; did you mean {nearest[0]}?" if nearest else f"; there are {', '.join(sorted(table))}."
     )
-    return f"There is no {kind} {name}{said}"
+    return f"There is no {kind} {name}{message}"

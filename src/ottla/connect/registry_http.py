@@ -11,54 +11,54 @@ import urllib.request
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ottla.connect.http_clock import Clock, late
+from ottla.connect.http_deadline import Deadline, timeout_message
 
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """No response in time, or none that can be read. The message completes a sentence."""
 
 
-class Answered(NamedTuple):
+class HttpResponse(NamedTuple):
     status: int
     body: bytes
 
 
-def ask(request: urllib.request.Request, timeout_s: float) -> Answered:
-    """Send a request and return the response; raise NoAnswer on failure."""
-    clock = Clock(timeout_s)
+def send_request(request: urllib.request.Request, timeout_s: float) -> HttpResponse:
+    """Send a request and return the response; raise NoResponse on failure."""
+    clock = Deadline(timeout_s)
     try:
-        answered = _ask(request, clock, timeout_s)
+        response = _send(request, clock, timeout_s)
     except (OSError, http.client.HTTPException, ValueError) as error:
         if clock.is_over or isinstance(error, TimeoutError):
-            raise NoAnswer(late(timeout_s)) from None
+            raise NoResponse(timeout_message(timeout_s)) from None
         reason = getattr(error, "reason", error)
-        raise NoAnswer(
-            late(timeout_s) if isinstance(reason, TimeoutError) else str(reason)
+        raise NoResponse(
+            timeout_message(timeout_s) if isinstance(reason, TimeoutError) else str(reason)
         ) from None
     finally:
         clock.stop()
     if clock.is_over:
         # A response without a length ends the same way when the clock shuts its connection down.
-        raise NoAnswer(late(timeout_s))
-    if len(answered.body) > MAX_ANSWER_BYTES:
-        raise NoAnswer(f"its answer has more than {MAX_ANSWER_BYTES} bytes")
-    return answered
+        raise NoResponse(timeout_message(timeout_s))
+    if len(response.body) > MAX_RESPONSE_BYTES:
+        raise NoResponse(f"its answer has more than {MAX_RESPONSE_BYTES} bytes")
+    return response
 
 
-def _ask(request: urllib.request.Request, clock: Clock, timeout_s: float) -> Answered:
+def _send(request: urllib.request.Request, clock: Deadline, timeout_s: float) -> HttpResponse:
     opener = urllib.request.build_opener(_Http(clock), _Https(clock), _SameHost())
     try:
         with opener.open(request, timeout=timeout_s) as response:
-            return Answered(response.status, response.read(MAX_ANSWER_BYTES + 1))
+            return HttpResponse(response.status, response.read(MAX_RESPONSE_BYTES + 1))
     except urllib.error.HTTPError as error:
         with error:
-            return Answered(error.code, error.read(MAX_ANSWER_BYTES + 1))
+            return HttpResponse(error.code, error.read(MAX_RESPONSE_BYTES + 1))
 
 
 class _Http(urllib.request.HTTPHandler):
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Deadline) -> None:
         super().__init__()
         self._clock = clock
 
@@ -67,7 +67,7 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Deadline) -> None:
         super().__init__()
         self._clock = clock
 
@@ -75,7 +75,7 @@ class _Https(urllib.request.HTTPSHandler):
         return self.do_open(_watched(http.client.HTTPSConnection, self._clock), req)
 
 
-def _watched(kind: Any, clock: Clock) -> Any:
+def _watched(kind: Any, clock: Deadline) -> Any:
     def make(host: str, **more: Any) -> Any:
         made = kind(host, **more)
         clock.watch(made)

@@ -46,7 +46,7 @@ class RestError(Exception):
         self.status = status
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     body: Any = None
     location: str | None = None
@@ -71,40 +71,40 @@ class Request:
 
     def json(self) -> dict[str, Any]:
         try:
-            told = json.loads(self.body)
+            document = json.loads(self.body)
         except ValueError as error:
             raise RestError(400, f"The body is no JSON: {error}") from None
-        if not isinstance(told, dict):
+        if not isinstance(document, dict):
             raise RestError(400, "The body must be a JSON object")
-        return told
+        return document
 
 
-Handler = Callable[..., Answer]
+Handler = Callable[..., Response]
 _STATUSES: list[tuple[type[Exception], int]] = [
     (NoSuchConnector, 404), (NoSuchTask, 404), (Conflict, 409), (BadRequest, 400),
     (InvalidConnector, 400),
 ]  # fmt: skip
 
 
-def answer(request: Request, method: str, path: str) -> Answer:
+def handle(request: Request, method: str, path: str) -> Response:
     """Handle a request. Every exception becomes an error response."""
     try:
-        return _answer(request, method, path)
+        return _route(request, method, path)
     except RestError as error:
-        return error_answer(error.status, str(error))
+        return error_response(error.status, str(error))
     except (UserError, KafkaError) as error:
         status = next((code for kind, code in _STATUSES if isinstance(error, kind)), 500)
-        return error_answer(status, str(error))
+        return error_response(status, str(error))
     except Exception as error:
         logger.exception("%s %s failed", method, path)
-        return error_answer(500, f"{type(error).__name__}: {error}")
+        return error_response(500, f"{type(error).__name__}: {error}")
 
 
-def _answer(request: Request, method: str, path: str) -> Answer:
+def _route(request: Request, method: str, path: str) -> Response:
     path = path.rstrip("/") or "/"
     if not request.herder.is_ready and path not in ("/", "/health"):
         raise RestError(503, "The worker is still starting.")
-    passed_on = _pass_on(request, method, path)
+    passed_on = _forward(request, method, path)
     if passed_on is not None:
         return passed_on
     matched = False
@@ -120,30 +120,30 @@ def _answer(request: Request, method: str, path: str) -> Answer:
     raise RestError(404, f"HTTP 404 Not Found: {path}")
 
 
-def _pass_on(request: Request, method: str, path: str) -> Answer | None:
+def _forward(request: Request, method: str, path: str) -> Response | None:
     """Return the response of the worker that must handle the request, or None if this one must."""
     is_level_of_all = path.startswith("/admin/loggers/") and request.scope == CLUSTER_SCOPE
     if method == "GET" or not (path.startswith("/connectors") or is_level_of_all):
         return None
     herder = request.herder
     if request.is_forwarded:
-        if herder.place_of(method, path) is not None:
+        if herder.url_for(method, path) is not None:
             raise RestError(409, MOVED)
         return None
     try:
         found = forward(
-            lambda: herder.place_of(method, path), method, request.target or path, request.body
+            lambda: herder.url_for(method, path), method, request.target or path, request.body
         )
     except NotForwarded as error:
         raise RestError(409, str(error)) from None
     if found is None:
         return None
     herder.catch_up()
-    return Answer(*found)
+    return Response(*found)
 
 
-def error_answer(status: int, message: str) -> Answer:
-    return Answer(status, {"error_code": status, "message": message})
+def error_response(status: int, message: str) -> Response:
+    return Response(status, {"error_code": status, "message": message})
 
 
 @cache

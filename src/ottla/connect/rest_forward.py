@@ -51,10 +51,10 @@ def forward(
             return None
         if url:
             try:
-                answer = _ask(url, method, target, body)
-                if answer[0] != 409 or not _is_moved(answer[1]):
-                    return answer
-                reason = str(answer[1].get("message"))
+                response = _send(url, method, target, body)
+                if response[0] != 409 or not _is_moved(response[1]):
+                    return response
+                reason = str(response[1].get("message"))
             except (OSError, http.client.HTTPException, ValueError) as error:
                 reason = f"{url} did not answer: {str(error) or type(error).__name__}"
         time.sleep(PAUSE_S)
@@ -71,7 +71,7 @@ def _is_moved(body: Any) -> bool:
     return isinstance(body, dict) and body.get("message") == MOVED
 
 
-def _ask(url: str, method: str, target: str, body: bytes) -> tuple[int, Any, str | None]:
+def _send(url: str, method: str, target: str, body: bytes) -> tuple[int, Any, str | None]:
     address = urlsplit(url)
     connection = http.client.HTTPConnection(
         address.hostname or "localhost", address.port, timeout=TRY_S
@@ -81,7 +81,7 @@ def _ask(url: str, method: str, target: str, body: bytes) -> tuple[int, Any, str
         connection.request(method, target, body or None, headers)
         response = connection.getresponse()
         data = response.read()
-        told = json.loads(data) if data else None
-        return response.status, told, response.getheader("Location")
+        document = json.loads(data) if data else None
+        return response.status, document, response.getheader("Location")
     finally:
         connection.close()

@@ -26,7 +26,7 @@ from ottla.connect.plugins import (
     predicate_class,
     short_name,
 )
-from ottla.connect.rest import Answer, Request, RestError
+from ottla.connect.rest import Request, Response, RestError
 from ottla.connect.rest_connectors import texts
 
 
@@ -79,11 +79,11 @@ def _definition(name: str) -> Definition:
     return COMMON + role + found.definition
 
 
-def validated(given: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, Any]:
+def validated(properties: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, Any]:
     """Return the response of `PUT /connector-plugins/…/config/validate`."""
-    found = validate(given, worker)
+    found = validate(properties, worker)
     return {
-        "name": given.get("connector.class", ""),
+        "name": properties.get("connector.class", ""),
         "error_count": sum(map(len, found.errors.values())),
         "groups": [group for group, _ in found.groups],
         "configs": _configs(found),
@@ -91,22 +91,22 @@ def validated(given: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, 
 
 
 def _configs(found: Validation) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = []
+    data: list[dict[str, Any]] = []
     shown = set()
     for group, definition in found.groups:
         for order, each in enumerate(definition, 1):
             shown.add(each.name)
-            told.append({
+            data.append({
                 "definition": _key(each, group, order, each.name in definition.required),
                 "value": _value(each.name, found, format_value(each.default)),
             })  # fmt: skip
     # Errors of properties without a definition, such as the type of an unknown transform.
-    told += [
+    data += [
         {"definition": None, "value": _value(name, found, None)}
         for name in found.errors
         if name not in shown
     ]
-    return told
+    return data
 
 
 def _value(name: str, found: Validation, default: str | None) -> dict[str, Any]:
@@ -138,13 +138,13 @@ def _key(each: ConfigKey, group: str, order: int, required: bool) -> dict[str, A
 # ------------------------------------------------------------------------------------- routes
 
 
-def _plugins(request: Request) -> Answer:
+def _plugins(request: Request) -> Response:
     """Return the connector plugins that can run in this worker.
 
     `?connectorsOnly=false` adds converters, transforms and predicates. `?includeMissing=true` adds
     the plugins that need a package that is not installed, and names the package.
     """
-    return Answer(
+    return Response(
         200,
         plugins(
             connectors_only=request.flag("connectorsOnly", "true"),
@@ -153,25 +153,25 @@ def _plugins(request: Request) -> Answer:
     )
 
 
-def _plugin_config(request: Request, name: str) -> Answer:
+def _plugin_config(request: Request, name: str) -> Response:
     """Return the properties of a plugin: types, defaults and meanings."""
     try:
-        return Answer(200, plugin_config(name))
+        return Response(200, plugin_config(name))
     except ValueError as error:
         raise RestError(404, str(error)) from None
 
 
-def _validate(request: Request, name: str) -> Answer:
+def _validate(request: Request, name: str) -> Response:
     """Validate a configuration without creating a connector.
 
     The body is the configuration. The response has all properties with their values and errors, and
     the number of errors in `error_count`.
     """
-    given = texts(request.json())
-    named = given.setdefault("connector.class", name)
+    properties = texts(request.json())
+    named = properties.setdefault("connector.class", name)
     if short_name("connector", named) != short_name("connector", name):
         raise RestError(400, f"Included connector type {named} does not match request type {name}")
-    return Answer(200, validated(given, request.herder.config.given))
+    return Response(200, validated(properties, request.herder.config.given))
 
 
 _P = r"/connector-plugins/([^/]+)"

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from ottla.base.errors import UserError
 from ottla.connect.herder import Herder
-from ottla.connect.rest import Request, answer
+from ottla.connect.rest import Request, handle
 from ottla.connect.rest_forward import FORWARDED
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.path,
             is_forwarded=self.headers.get(FORWARDED) is not None,
         )
-        found = answer(request, self.command, unquote(address.path))
+        found = handle(request, self.command, unquote(address.path))
         self._send(found.status, found.body, found.location)
 
     def _send(self, status: int, body: Any, location: str | None = None) -> None:

@@ -6,12 +6,12 @@ import logging
 
 from ottla.base.errors import KafkaError
 from ottla.connect import loggers
-from ottla.connect.rest import CLUSTER_SCOPE, WORKER_SCOPE, Answer, Request, RestError
+from ottla.connect.rest import CLUSTER_SCOPE, WORKER_SCOPE, Request, Response, RestError
 
 logger = logging.getLogger(__name__)
 
 
-def _root(request: Request) -> Answer:
+def _root(request: Request) -> Response:
     """Return the version of the worker and the ID of its Kafka cluster.
 
     `kafka_cluster_id` is null while the brokers cannot be reached.
@@ -26,33 +26,35 @@ def _root(request: Request) -> Answer:
             cluster_id = admin.describe_cluster().cluster_id
     except KafkaError as error:
         logger.warning("the cluster's id is not known: %s", error)
-    return Answer(200, {"version": __version__, "commit": "ottla", "kafka_cluster_id": cluster_id})
+    return Response(
+        200, {"version": __version__, "commit": "ottla", "kafka_cluster_id": cluster_id}
+    )
 
 
-def _health(request: Request) -> Answer:
+def _health(request: Request) -> Response:
     """Return whether the worker has started: 200 if it has, 503 if it is still starting."""
     if not request.herder.is_ready:
         message = "Worker is still starting up."
-        return Answer(503, {"status": "starting", "message": message})
-    return Answer(200, {"status": "healthy", "message": "Worker has completed startup."})
+        return Response(503, {"status": "starting", "message": message})
+    return Response(200, {"status": "healthy", "message": "Worker has completed startup."})
 
 
 # ------------------------------------------------------------------------------------ loggers
 
 
-def _loggers(request: Request) -> Answer:
+def _loggers(request: Request) -> Response:
     """Return the root logger and those with a level of their own, and when each was changed."""
-    return Answer(200, loggers.levels())
+    return Response(200, loggers.levels())
 
 
-def _logger(request: Request, name: str) -> Answer:
+def _logger(request: Request, name: str) -> Response:
     """Return the level of one logger and the time of its last change."""
     if not loggers.is_known(name):
         raise RestError(404, f"Logger {name} not found.")
-    return Answer(200, loggers.level_of(name))
+    return Response(200, loggers.level_of(name))
 
 
-def _put_logger(request: Request, name: str) -> Answer:
+def _put_logger(request: Request, name: str) -> Response:
     """Set the level of a logger and of the loggers below it.
 
     The body is `{"level": "DEBUG"}`. With `?scope=cluster` it applies to all workers of the group
@@ -60,18 +62,18 @@ def _put_logger(request: Request, name: str) -> Answer:
     answers, which returns the names of the changed loggers. An unknown scope means this worker,
     as in Kafka.
     """
-    told = request.json().get("level")
-    if told is None:
+    data = request.json().get("level")
+    if data is None:
         raise RestError(400, "Desired 'level' parameter was not specified in request.")
-    level = str(told).upper()
+    level = str(data).upper()
     if level not in loggers.LEVELS:
-        raise RestError(404, f"invalid log level '{told}'; there are {', '.join(loggers.LEVELS)}.")
+        raise RestError(404, f"invalid log level '{data}'; there are {', '.join(loggers.LEVELS)}.")
     if request.scope == CLUSTER_SCOPE:
         request.herder.set_cluster_level(name, level)
-        return Answer(204)
+        return Response(204)
     if request.scope != WORKER_SCOPE:
         logger.warning("there is no scope %r of a level: it is this worker's", request.scope)
-    return Answer(200, loggers.set_level(name, level))
+    return Response(200, loggers.set_level(name, level))
 
 
 ROUTES = (

@@ -27,13 +27,13 @@ def retried(context: TaskContext, stopping: threading.Event, do: Callable[[], T]
         try:
             done = do()
             if delay_ms > FIRST_DELAY_MS:
-                context.on_trouble(None)
+                context.on_retry(None)
             return done
         except RetriableError as error:
             is_over = policy.retry_timeout_ms >= 0 and time.monotonic() >= until
             if is_over or stopping.is_set():
                 raise
-            logger.warning("connector %s tries again: %s", context.config.name, error)
-            context.on_trouble(f"It is tried again: {error}")
+            logger.warning("connector %s: retrying after an error: %s", context.config.name, error)
+            context.on_retry(f"Retrying after an error: {error}")
         stopping.wait(min(delay_ms, policy.retry_delay_max_ms) / 1000)
         delay_ms *= 2

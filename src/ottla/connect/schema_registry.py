@@ -29,10 +29,10 @@ from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
 from ottla.connect.api import RetriableError
 from ottla.connect.data import DataError
 from ottla.connect.definition import Definition, Settings, key
-from ottla.connect.registry_http import Answered, NoAnswer, ask
+from ottla.connect.registry_http import HttpResponse, NoResponse, send_request
 
 MAGIC = 0
-MAX_SAID = 200
+MAX_MESSAGE_LENGTH = 200
 """Maximum length of a registry's message in our errors."""
 MAX_ID = 2**31 - 1
 T = TypeVar("T")
@@ -122,12 +122,12 @@ class SchemaRegistry:
         return self._id("lookup", subject, text, kind)
 
     def latest(self, subject: str) -> Registered:
-        return self._ask("GET", f"/subjects/{_quoted(subject)}/versions/latest", _registered)
+        return self._request("GET", f"/subjects/{_quoted(subject)}/versions/latest", _registered)
 
     def by_id(self, schema_id: int) -> tuple[str, str]:
         """Return the type (AVRO or JSON) and the text of a schema."""
         if schema_id not in self._texts:
-            found = self._ask("GET", f"/schemas/ids/{schema_id}", _schema)
+            found = self._request("GET", f"/schemas/ids/{schema_id}", _schema)
             if found.has_references:
                 raise DataError(f"schema {schema_id} refers to other subjects, which is not known")
             if len(self._texts) >= MAX_KNOWN:
@@ -138,12 +138,12 @@ class SchemaRegistry:
     def _id(self, how: str, subject: str, text: str, kind: str) -> int:
         known = self._ids.get((subject, text))
         if known is None:
-            asked: dict[str, Any] = {"schema": text}
+            request: dict[str, Any] = {"schema": text}
             if kind != "AVRO":
-                asked["schemaType"] = kind
+                request["schemaType"] = kind
             versions = "/versions" if how == "register" else ""
             path = f"/subjects/{_quoted(subject)}{versions}{self._normalize}"
-            known = self._ask("POST", path, _id_in, asked)
+            known = self._request("POST", path, _id_in, request)
             if len(self._ids) >= MAX_KNOWN:
                 self._ids.clear()
             self._ids[subject, text] = known
@@ -151,7 +151,7 @@ class SchemaRegistry:
 
     # ------------------------------------------------------------------------------------ HTTP
 
-    def _ask(self, method: str, path: str, read: Callable[[Any], T], body: Any = None) -> T:
+    def _request(self, method: str, path: str, read: Callable[[Any], T], body: Any = None) -> T:
         """Send a request to the first registry that responds and parse the response with `read`.
 
         Raises:
@@ -164,41 +164,41 @@ class SchemaRegistry:
                 time.sleep(self._wait_s)
             for address in self._addresses:
                 try:
-                    told = self._ask_one(address, method, path, body)
-                    return read(told)
-                except (NoAnswer, _NotARegistrys) as error:
-                    reason = f"{address.url}: {_in_a_line(str(error))}"
+                    document = self._request_one(address, method, path, body)
+                    return read(document)
+                except (NoResponse, _InvalidResponse) as error:
+                    reason = f"{address.url}: {_single_line(str(error))}"
         raise RetriableError(f"no schema registry answers; {reason}")
 
-    def _ask_one(self, address: Address, method: str, path: str, body: Any) -> Any:
+    def _request_one(self, address: Address, method: str, path: str, body: Any) -> Any:
         headers = {"Accept": f"{_CONTENT_TYPE}, application/json", "Content-Type": _CONTENT_TYPE}
         if address.authorization:
             headers["Authorization"] = address.authorization
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(address.url + path, data, headers, method=method)
-        answered = ask(request, self._timeout_s)
-        if answered.status >= 300:
-            raise _refusal(answered, address, path)
+        response = send_request(request, self._timeout_s)
+        if response.status >= 300:
+            raise _error_from(response, address, path)
         try:
-            return json.loads(answered.body)
+            return json.loads(response.body)
         except (ValueError, RecursionError):
-            raise NoAnswer("its answer is no JSON") from None
+            raise NoResponse("its answer is no JSON") from None
 
 
-def _refusal(answered: Answered, address: Address, path: str) -> Exception:
-    said = f"{answered.status} {_message(answered.body)}".strip()
-    if answered.status in (401, 403):
+def _error_from(response: HttpResponse, address: Address, path: str) -> Exception:
+    message = f"{response.status} {_message(response.body)}".strip()
+    if response.status in (401, 403):
         # The credentials are wrong, not the record: every other record would fail as well.
-        return RetriableError(f"the schema registry {address.url} says {said}")
-    if answered.status < 400 or answered.status == 429 or answered.status >= 500:
-        return NoAnswer(said)
-    return DataError(f"the schema registry says {said}, asked for {path}")
+        return RetriableError(f"the schema registry {address.url} says {message}")
+    if response.status < 400 or response.status == 429 or response.status >= 500:
+        return NoResponse(message)
+    return DataError(f"the schema registry says {message}, asked for {path}")
 
 
 # ----------------------------------------------------------------------------------- responses
 
 
-class _NotARegistrys(Exception):
+class _InvalidResponse(Exception):
     """A JSON response that is not the expected one."""
 
 
@@ -208,36 +208,36 @@ class _Schema(NamedTuple):
     has_references: bool
 
 
-def _id_in(told: Any) -> int:
-    found = told.get("id") if isinstance(told, dict) else None
+def _id_in(document: Any) -> int:
+    found = document.get("id") if isinstance(document, dict) else None
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= MAX_ID:
-        raise _NotARegistrys("its answer has no schema's id")
+        raise _InvalidResponse("its answer has no schema's id")
     return found
 
 
-def _schema(told: Any) -> _Schema:
-    text = told.get("schema") if isinstance(told, dict) else None
-    kind = (told.get("schemaType") or "AVRO") if isinstance(told, dict) else None
+def _schema(document: Any) -> _Schema:
+    text = document.get("schema") if isinstance(document, dict) else None
+    kind = (document.get("schemaType") or "AVRO") if isinstance(document, dict) else None
     if not isinstance(text, str) or not isinstance(kind, str):
-        raise _NotARegistrys("its answer has no schema")
-    return _Schema(kind, text, bool(told.get("references")))
+        raise _InvalidResponse("its answer has no schema")
+    return _Schema(kind, text, bool(document.get("references")))
 
 
-def _registered(told: Any) -> Registered:
-    return Registered(_id_in(told), _schema(told).text)
+def _registered(document: Any) -> Registered:
+    return Registered(_id_in(document), _schema(document).text)
 
 
-def _message(told: bytes) -> str:
+def _message(document: bytes) -> str:
     try:
-        said = str(json.loads(told)["message"])
+        message = str(json.loads(document)["message"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        said = told[:MAX_SAID].decode("utf-8", "replace")
-    return _in_a_line(said)
+        message = document[:MAX_MESSAGE_LENGTH].decode("utf-8", "replace")
+    return _single_line(message)
 
 
-def _in_a_line(said: str) -> str:
+def _single_line(message: str) -> str:
     """Collapse a message to one line of limited length, as statuses require."""
-    return " ".join(said.split())[:MAX_SAID]
+    return " ".join(message.split())[:MAX_MESSAGE_LENGTH]
 
 
 def _quoted(subject: str) -> str:

@@ -52,17 +52,17 @@ def spark_session() -> Any:
         return _session
 
 
-def not_started(text: str, given: Mapping[str, str]) -> str:
+def not_started(text: str, properties: Mapping[str, str]) -> str:
     """Return a sentence that explains why Spark does not start."""
-    packages = given.get("spark.jars.packages")
+    packages = properties.get("spark.jars.packages")
     if "JAVA_GATEWAY_EXITED" not in text:
         return f"Spark does not start: {reason_of(text)}"
-    said = "Spark does not start: its Java ended at once, and said why on the worker's console"
+    message = "Spark does not start: its Java ended at once, and said why on the worker's console"
     if not packages:
-        return f"{said}."
+        return f"{message}."
     return (
-        f"{said}. It looks for spark.jars.packages={packages} then: is there such a version, and "
-        "can this machine reach where it is?"
+        f"{message}. It looks for spark.jars.packages={packages} then: is there such a version, "
+        "and can this machine reach where it is?"
     )
 
 

@@ -36,11 +36,11 @@ class SinkBatch(ABC):
         """Return the records before these offsets."""
 
     @abstractmethod
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[TopicPart]:
         """Yield the parts of the batch, in order."""
 
 
-class Part(ABC):
+class TopicPart(ABC):
     """Part of a batch; in columns, all records are of one topic."""
 
     @abstractmethod
@@ -76,12 +76,12 @@ class Records(SinkBatch):
             if each.offset < ends[TopicPartition(each.topic, each.partition)]
         ])  # fmt: skip
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[TopicPart]:
         for first in range(0, len(self._records), PUT_RECORDS):
             yield RowsPart(self._records[first : first + PUT_RECORDS])
 
 
-class RowsPart(Part):
+class RowsPart(TopicPart):
     def __init__(self, records: Sequence[Any]) -> None:
         self._records = records
 
@@ -125,7 +125,7 @@ class Tables(SinkBatch):
         ]
         return Tables([pa.Table.from_batches([each]) for each in kept])
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[TopicPart]:
         import pyarrow as pa
 
         topics: dict[str, list[Any]] = {}
@@ -136,7 +136,7 @@ class Tables(SinkBatch):
             yield ColumnsPart(topic, whole)
 
 
-class ColumnsPart(Part):
+class ColumnsPart(TopicPart):
     def __init__(self, topic: str, batch: Any) -> None:
         self._topic = topic
         self._batch = batch

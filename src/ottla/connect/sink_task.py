@@ -29,15 +29,15 @@ from ottla.connect.columns import MANY_RECORDS, NotInColumns, has_columns
 from ottla.connect.config import ConnectorConfig
 from ottla.connect.data import Record
 from ottla.connect.dead_letters import DeadLetters
-from ottla.connect.ledger import SINK_TASK, SinkPosition, encode, offset_key
+from ottla.connect.offset_storage import SINK_TASK, SinkPosition, encode, offset_key
 from ottla.connect.pipeline import Row, StageFailed
 from ottla.connect.retrying import retried
 from ottla.connect.sink_batch import (
     DONE_POLL_S,
     PUT_RECORDS,
-    Part,
     Records,
     SinkBatch,
+    TopicPart,
     poll_records,
     poll_tables,
 )
@@ -77,8 +77,8 @@ class SinkRun:
         self._is_done = True
         self._assigned: set[TopicPartition] | None = None
         """Assigned partitions. None forces an assignment, at the start and after a redelivery."""
-        self._look_at = self._drift_at = 0.0
-        self._given: dict[int, tuple[Record, Row]] = {}
+        self._refresh_at = self._drift_at = 0.0
+        self._delivered: dict[int, tuple[Record, Row]] = {}
         """Records of the current batch that the task may report, by the record's `id`."""
         self._is_ending = False
         self._in_columns = False
@@ -89,10 +89,12 @@ class SinkRun:
         from ottla.client.producer.blocking import Producer
 
         context = self._context
-        context.ledger.make(context.client("admin") | context.ledger_client())
+        context.offset_storage.create_topic(
+            context.client("admin") | context.offset_storage_client()
+        )
         topics = self._config.settings["topics"]
         if topics:
-            make_topics(context.client("admin") | context.ledger_client(), topics)
+            make_topics(context.client("admin") | context.offset_storage_client(), topics)
         producer = Producer(profile=context.producer())
         try:
             with Consumer(profile=self._consumer()) as consumer:
@@ -113,7 +115,9 @@ class SinkRun:
         started: Callable[[], None],
     ) -> None:
         context = self._context
-        known = context.ledger.sink_positions(context.ledger_client(), context.namespace)
+        known = context.offset_storage.sink_positions(
+            context.offset_storage_client(), context.namespace
+        )
         before = known.get(context.id.task, SinkPosition())
         self._position = replace(before, epoch=before.epoch + 1, worker=context.worker_name)
         task = self._make_task()
@@ -122,18 +126,18 @@ class SinkRun:
         task.is_takeover = bool(before.worker) and before.worker != context.worker_name
         if task.is_takeover:
             # Store the epoch now, so that the next owner sees it even if this run gets no further.
-            self._note(producer, {})
+            self._record_position(producer, {})
         try:
             context.directory.mkdir(parents=True, exist_ok=True)
             task.start(context.directory)
             committed = self._committed(consumer, before.start)
             if before.is_interrupted(committed):
-                self._again(producer, consumer, task, stopping)
+                self._redeliver(producer, consumer, task, stopping)
             self._assign(consumer)
             started()
             while not stopping.is_set():
-                self._turn(producer, consumer, task, stopping)
-            self._note_done(producer)
+                self._poll_once(producer, consumer, task, stopping)
+            self._record_done(producer)
         finally:
             task.stop()
 
@@ -145,13 +149,13 @@ class SinkRun:
 
     # ------------------------------------------------------------------------------- batches
 
-    def _turn(
+    def _poll_once(
         self, producer: Any, consumer: Any, task: SinkTask, stopping: threading.Event
     ) -> None:
         polled = self._polled(consumer)
         if not len(polled):
-            self._note_rest(producer, consumer)
-            if time.monotonic() >= self._look_at:
+            self._record_drift(producer, consumer)
+            if time.monotonic() >= self._refresh_at:
                 self._assign(consumer)
             return
         first = polled.first_offsets()
@@ -160,10 +164,10 @@ class SinkRun:
         self._position = replace(
             self._position, batch=self._position.batch + 1, start=start, end=end
         )
-        self._note(producer, self._next | start)
+        self._record_position(producer, self._next | start)
         self._next |= end
         self._is_done = False
-        self._give(task, polled, stopping)
+        self._deliver(task, polled, stopping)
         self._in_columns = task.takes_columns and has_columns() and len(polled) >= MANY_RECORDS
 
     def _polled(self, consumer: Any) -> SinkBatch:
@@ -172,12 +176,12 @@ class SinkRun:
         poll = poll_tables if self._in_columns else poll_records
         return poll(consumer, wait_s, consumer.config.max_poll_records)
 
-    def _again(
+    def _redeliver(
         self, producer: Any, consumer: Any, task: SinkTask, stopping: threading.Event
     ) -> None:
         """Redeliver the interrupted batch."""
         logger.info("task %s: batch %d comes again", self._context.id, self._position.batch)
-        self._note(producer, dict(self._position.start))
+        self._record_position(producer, dict(self._position.start))
         wanted = dict(self._position.end)
         consumer.assign(wanted)
         for tp, offset in self._position.start.items():
@@ -190,13 +194,13 @@ class SinkRun:
             return
         self._next |= self._position.end
         self._is_done = False
-        self._give(task, Records(records).before(self._position.end), stopping)
+        self._deliver(task, Records(records).before(self._position.end), stopping)
 
-    def _give(self, task: SinkTask, polled: SinkBatch, stopping: threading.Event) -> None:
+    def _deliver(self, task: SinkTask, polled: SinkBatch, stopping: threading.Event) -> None:
         batch = self._position.batch
         for topic in sorted({tp.topic for tp in polled.first_offsets()}):
             self._context.on_topic(topic)
-        self._given, self._is_ending = {}, False
+        self._delivered, self._is_ending = {}, False
         retried(self._context, stopping, lambda: task.begin(batch))
         for part in polled.parts():
             if not self._put_columns(task, part, stopping):
@@ -204,16 +208,16 @@ class SinkRun:
         self._letters.flush()
         self._is_ending = True
         retried(self._context, stopping, task.end)
-        self._given = {}
+        self._delivered = {}
 
-    def _put_columns(self, task: SinkTask, part: Part, stopping: threading.Event) -> bool:
+    def _put_columns(self, task: SinkTask, part: TopicPart, stopping: threading.Event) -> bool:
         """Pass a part to the task in columns; return False if it must go record by record."""
-        told = part.columns()
-        if told is None:
+        data = part.columns()
+        if data is None:
             return False
         chain, conversion = self._config.chain, self._config.conversion
         try:
-            columns = transformed(chain, to_columns(conversion, chain, *told))
+            columns = transformed(chain, to_columns(conversion, chain, *data))
             if columns is not None:
                 retried(self._context, stopping, partial(task.put_columns, columns))
         except NotInColumns as reason:
@@ -235,7 +239,7 @@ class SinkRun:
             if record is not None:
                 found.append(record)
                 if self._config.policy.tolerates:
-                    self._given[id(record)] = (record, row)
+                    self._delivered[id(record)] = (record, row)
         return found
 
     def _record(self, row: Row) -> Record | None:
@@ -248,7 +252,7 @@ class SinkRun:
     def _report(self, record: Record, error: Exception) -> None:
         """Handle a record that the task rejects."""
         name = type(self._config.connector).__name__
-        _, row = self._given.get(id(record), (None, None))
+        _, row = self._delivered.get(id(record), (None, None))
         if row is None and self._config.policy.tolerates:
             raise TypeError(f"a task of {name} reported a record that it was not given")
         self._failed(StageFailed("TASK_PUT", name, error), row or record)
@@ -258,17 +262,17 @@ class SinkRun:
 
     def _failed(self, failure: StageFailed, row: Row | Record) -> None:
         policy = self._config.policy
-        said = policy.describe(self._config.name, failure, row)
+        message = policy.describe(self._config.name, failure, row)
         if not policy.tolerates:
-            raise UserError(f"{said}; errors.tolerance=all would go on without it.") from None
+            raise UserError(f"{message}; errors.tolerance=all would go on without it.") from None
         if policy.logs:
-            logger.error("%s", said)
+            logger.error("%s", message)
         if policy.queue and isinstance(row, Row):
             self._letters.send(failure, row)
 
     # ------------------------------------------------------------------------ offset storage
 
-    def _note_rest(self, producer: Any, consumer: Any) -> None:
+    def _record_drift(self, producer: Any, consumer: Any) -> None:
         """Record the last batch as done, because no more records have arrived.
 
         This includes offsets of transaction markers, which would otherwise show as a lag of one.
@@ -277,26 +281,26 @@ class SinkRun:
         if moved != self._next and time.monotonic() >= self._drift_at:
             self._drift_at = time.monotonic() + NOTE_DRIFT_S
             self._next, self._is_done = moved, False
-        self._note_done(producer)
+        self._record_done(producer)
 
-    def _note_done(self, producer: Any) -> None:
+    def _record_done(self, producer: Any) -> None:
         if not self._is_done:
             self._position = replace(self._position, start={}, end={})
-            self._note(producer, self._next)
+            self._record_position(producer, self._next)
             self._is_done = True
 
-    def _note(self, producer: Any, offsets: Mapping[TopicPartition, int]) -> None:
+    def _record_position(self, producer: Any, offsets: Mapping[TopicPartition, int]) -> None:
         context = self._context
         key = offset_key(context.namespace, {SINK_TASK: context.id.task})
         with producer.transaction():
-            producer.send(context.ledger.topic, encode(self._position.to_json()), key=key)
+            producer.send(context.offset_storage.topic, encode(self._position.to_json()), key=key)
             producer.send_offsets(dict(offsets), group_id(self._config))
 
     # ---------------------------------------------------------------------------- partitions
 
     def _assign(self, consumer: Any) -> None:
         """Assign this task's partitions, as topics and partitions may have changed."""
-        self._look_at = time.monotonic() + LOOK_FOR_TOPICS_S
+        self._refresh_at = time.monotonic() + LOOK_FOR_TOPICS_S
         wanted = set(self._partitions(consumer))
         if wanted == self._assigned:
             return
@@ -325,10 +329,10 @@ class SinkRun:
         from ottla.client.admin import Admin
 
         pattern = re.compile(self._config.settings["topics.regex"])
-        admin_client = self._context.client("admin") | self._context.ledger_client()
+        admin_client = self._context.client("admin") | self._context.offset_storage_client()
         with Admin(profile=admin_client) as admin:
             there = sorted(admin.list_topics())
-        own = self._context.ledger.topic
+        own = self._context.offset_storage.topic
         return [name for name in there if pattern.fullmatch(name) and name != own]
 
     def _committed(self, consumer: Any, partitions: Iterable[TopicPartition]) -> Positions:
@@ -336,4 +340,4 @@ class SinkRun:
         if not wanted:
             return {}
         found = consumer.committed(*wanted)
-        return {tp: told.offset for tp, told in found.items() if told is not None}
+        return {tp: data.offset for tp, data in found.items() if data is not None}

@@ -20,7 +20,7 @@ from ottla.connect.api import Offsets, Polled, RetriableError, SourceConnector, 
 from ottla.connect.column_pipeline import TopicTable, to_table, transformed
 from ottla.connect.columns import NotInColumns
 from ottla.connect.data import Record
-from ottla.connect.ledger import encode, offset_key
+from ottla.connect.offset_storage import encode, offset_key
 from ottla.connect.pipeline import Row, StageFailed
 from ottla.connect.retrying import retried
 from ottla.connect.row_sender import send_rows, send_table
@@ -51,10 +51,14 @@ class SourceRun:
         from ottla.client.producer.blocking import Producer
 
         context = self._context
-        context.ledger.make(context.client("admin") | context.ledger_client())
+        context.offset_storage.create_topic(
+            context.client("admin") | context.offset_storage_client()
+        )
         producer = Producer(profile=context.producer())
         try:
-            known = context.ledger.offsets(context.ledger_client(), context.namespace)
+            known = context.offset_storage.offsets(
+                context.offset_storage_client(), context.namespace
+            )
             offsets = known or context.first_offsets
             context.on_offsets(offsets)
             task = self._make_task()
@@ -62,7 +66,7 @@ class SourceRun:
                 task.start(list(offsets))
                 started()
                 while not stopping.is_set():
-                    self._turn(task, producer, stopping)
+                    self._poll_once(task, producer, stopping)
             finally:
                 task.stop()
         finally:
@@ -74,7 +78,7 @@ class SourceRun:
             raise UserError(f"Connector {self._config.name} is no source.")
         return connector.make_task(self._context.settings)
 
-    def _turn(self, task: SourceTask, producer: Any, stopping: threading.Event) -> None:
+    def _poll_once(self, task: SourceTask, producer: Any, stopping: threading.Event) -> None:
         polled = retried(self._context, stopping, lambda: task.poll(WAIT_S))
         if not polled:
             return
@@ -89,7 +93,7 @@ class SourceRun:
             logger.warning("task %s could not commit: %s", self._context.id, error)
 
     def _write(self, producer: Any, parts: Sequence[Part], offsets: Offsets) -> None:
-        for turn in range(1, WRITES + 1):
+        for load_id in range(1, WRITES + 1):
             try:
                 with producer.transaction():
                     for part in parts:
@@ -99,17 +103,17 @@ class SourceRun:
                             send_rows(producer, part, self._too_large)
                     for partition, offset in offsets:
                         key = offset_key(self._context.namespace, partition)
-                        producer.send(self._context.ledger.topic, encode(offset), key=key)
+                        producer.send(self._context.offset_storage.topic, encode(offset), key=key)
                 return
             except TransactionAborted as error:
-                if turn == WRITES:
+                if load_id == WRITES:
                     raise
                 logger.warning("task %s writes again: %s", self._context.id, error)
 
     def _make_topics(self, parts: Iterable[Part]) -> None:
         topics = sorted(set().union(*map(_topics, parts)))
         new = [topic for topic in topics if topic not in self._topics]
-        client = self._context.client("admin") | self._context.ledger_client()
+        client = self._context.client("admin") | self._context.offset_storage_client()
         for group, members in self._config.topic_creation.shares(new):
             make_topics(client, members, group.partitions, group.replication_factor, group.configs)
         self._topics.update(new)
@@ -146,11 +150,11 @@ class SourceRun:
 
     def _failed(self, failure: StageFailed, record: Row | Record) -> None:
         policy = self._config.policy
-        said = policy.describe(self._config.name, failure, record)
+        message = policy.describe(self._config.name, failure, record)
         if not policy.tolerates:
-            raise UserError(f"{said}; errors.tolerance=all would go on without it.") from None
+            raise UserError(f"{message}; errors.tolerance=all would go on without it.") from None
         if policy.logs:
-            logger.error("%s", said)
+            logger.error("%s", message)
 
 
 def _topics(part: Part) -> set[str]:

@@ -17,8 +17,8 @@ from ottla.connect.api import SourceConnector
 from ottla.connect.config import ConnectorConfig
 from ottla.connect.failures import restart_delay_ms
 from ottla.connect.herder import BadRequest, Conflict, Herder, NoSuchConnector
-from ottla.connect.ledger import Ledger
-from ottla.connect.offsets import OffsetStore, canonical, checked, merged, to_json
+from ottla.connect.offset_storage import TopicOffsetStorage
+from ottla.connect.offsets import FileOffsetStorage, canonical, checked, merged, to_json
 from ottla.connect.sink_offsets import alter_group_offsets, group_offsets, reset_group_offsets
 from ottla.connect.sink_task import group_id
 from ottla.connect.states import AT_REST, ConnectorStatus, State, Status, TaskId
@@ -53,8 +53,8 @@ class StandaloneHerder(Herder):
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
         self.worker = Worker(config)
-        self.store = OffsetStore(config.settings["offset.storage.file.filename"])
-        self._ledger = Ledger(config.settings["offset.storage.topic"])
+        self.store = FileOffsetStorage(config.settings["offset.storage.file.filename"])
+        self._ledger = TopicOffsetStorage(config.settings["offset.storage.topic"])
         self._lock = threading.RLock()
         self._connectors: dict[str, _Connector] = {}
         self._stopping = threading.Event()
@@ -108,13 +108,13 @@ class StandaloneHerder(Herder):
             raise NoSuchConnector(name)
         return found
 
-    def given(self, name: str) -> dict[str, str]:
+    def config_of(self, name: str) -> dict[str, str]:
         with self._lock:
             return dict(self._found(name).config.given)
 
     def task_configs(self, name: str) -> list[dict[str, str]]:
         with self._lock:
-            return [self.given(name)] * self._found(name).task_count
+            return [self.config_of(name)] * self._found(name).task_count
 
     def status(self, name: str) -> ConnectorStatus:
         with self._lock:
@@ -126,10 +126,10 @@ class StandaloneHerder(Herder):
             }
             return ConnectorStatus(Status(found.state, worker_id, found.trace), tasks)
 
-    def _task_status(self, id: TaskId, asked: State) -> Status:
+    def _task_status(self, id: TaskId, target: State) -> Status:
         thread = self.worker.task(id)
         if thread is None:
-            return Status(asked, self.config.worker_id)
+            return Status(target, self.config.worker_id)
         return Status(thread.state, self.config.worker_id, thread.trace)
 
     def topics(self, name: str) -> list[str]:
@@ -143,11 +143,11 @@ class StandaloneHerder(Herder):
     # ------------------------------------------------------------------------------- changes
 
     def put(
-        self, given: Mapping[str, str], state: State | None = None, *, is_new: bool = False
+        self, properties: Mapping[str, str], state: State | None = None, *, is_new: bool = False
     ) -> bool:
-        config, unknown = self.check(given)
-        for told in unknown:
-            logger.warning("connector %s: %s", config.name, told)
+        config, unknown = self.check(properties)
+        for document in unknown:
+            logger.warning("connector %s: %s", config.name, document)
         with self._lock:
             old = self._connectors.get(config.name)
             if old is not None and is_new:
@@ -157,7 +157,7 @@ class StandaloneHerder(Herder):
                 state = old.state if old.state in AT_REST else state
             topics = set() if old is None else old.topics  # kept across configurations
             self._connectors[config.name] = _Connector(config, topics=topics)
-            self.bring(config.name, state or State.RUNNING)
+            self.set_target_state(config.name, state or State.RUNNING)
             return old is None
 
     def delete(self, name: str) -> None:
@@ -166,7 +166,7 @@ class StandaloneHerder(Herder):
             self._end(name)
             del self._connectors[name]
 
-    def bring(self, name: str, state: State) -> None:
+    def set_target_state(self, name: str, state: State) -> None:
         with self._lock:
             found = self._found(name)
             if state is State.RUNNING:
@@ -177,7 +177,7 @@ class StandaloneHerder(Herder):
             if state is State.STOPPED:
                 found.task_count = 0
             elif not found.task_count:
-                self._share_out(found)
+                self._make_tasks(found)
             found.state, found.trace, found.restart_at, found.failures = state, None, None, 0
             logger.info("connector %s is %s", name, state.value.lower())
 
@@ -222,7 +222,7 @@ class StandaloneHerder(Herder):
     def _end(self, name: str) -> None:
         self.worker.stop_tasks([each for each in self.worker.running() if each.connector == name])
 
-    def _share_out(self, found: _Connector) -> None:
+    def _make_tasks(self, found: _Connector) -> None:
         try:
             found.task_count = len(task_settings(found.config))
         except Exception as error:
@@ -235,7 +235,7 @@ class StandaloneHerder(Herder):
         found.state, found.trace, found.task_count = State.FAILED, reason, 0
         settings = self.config.settings
         if 0 <= settings["task.restart.max.attempts"] < found.failures:
-            logger.error("connector %s failed and stays so: %s", name, reason)
+            logger.error("connector %s failed and will not be restarted: %s", name, reason)
             return
         pause_ms = restart_delay_ms(
             found.failures,
@@ -243,9 +243,7 @@ class StandaloneHerder(Herder):
             settings["task.restart.backoff.max.ms"],
         )
         found.restart_at = time.monotonic() + pause_ms / 1000
-        logger.error(
-            "connector %s failed and is started again in %d ms: %s", name, pause_ms, reason
-        )
+        logger.error("connector %s failed; restarting it in %d ms: %s", name, pause_ms, reason)
 
     def _contexts(self, found: _Connector) -> list[TaskContext]:
         """Return the contexts of all tasks."""
@@ -278,11 +276,11 @@ class StandaloneHerder(Herder):
                 return to_json(self.store.entry(name).offsets)
         return group_offsets(self._admin(config), group_id(config))
 
-    def alter_offsets(self, name: str, told: Any) -> str:
+    def alter_offsets(self, name: str, document: Any) -> str:
         with self._lock:
             config = self._stopped(name)
             try:
-                offsets = checked(told, config.connector)
+                offsets = checked(document, config.connector)
             except ValueError as error:
                 raise BadRequest(str(error)) from None
             if not isinstance(config.connector, SourceConnector):

@@ -10,7 +10,7 @@ from ottla.client.config import CommonConfig, table_of
 from ottla.connect.api import Offsets
 from ottla.connect.config import ConnectorConfig
 from ottla.connect.definition import Settings
-from ottla.connect.ledger import Ledger
+from ottla.connect.offset_storage import TopicOffsetStorage
 from ottla.connect.states import TaskId
 from ottla.connect.worker_config import WorkerConfig
 
@@ -39,7 +39,7 @@ class TaskContext:
     settings: Settings
     """Settings of this task."""
     worker: WorkerConfig
-    ledger: Ledger
+    offset_storage: TopicOffsetStorage
     namespace: str
     """Namespace of the connector in the offset storage."""
     transactional_id: str
@@ -53,7 +53,7 @@ class TaskContext:
     """Called with the source offsets up to which records are stored."""
     on_topic: Callable[[str], None] = _nothing
     """Called for each batch with every topic it was read from or written to."""
-    on_trouble: Callable[[str | None], None] = _nothing
+    on_retry: Callable[[str | None], None] = _nothing
     """Called with an error that is being retried, and with None when it has passed."""
 
     def client(self, kind: str) -> dict[str, str]:
@@ -63,15 +63,17 @@ class TaskContext:
             found.setdefault("default.api.timeout.ms", ADMIN_TIMEOUT_MS)
         return found
 
-    def ledger_client(self) -> dict[str, str]:
+    def offset_storage_client(self) -> dict[str, str]:
         """Return properties for the records' cluster, as a transaction cannot span clusters."""
         kind = "producer" if self.config.is_source else "consumer"
         return in_common(self.client(kind))
 
     def producer(self) -> dict[str, str]:
         """Return the properties of the producer that writes offsets and a source's records."""
-        given = self.client("producer") if self.config.is_source else self.ledger_client()
-        return PRODUCER_DEFAULTS | given | {"transactional.id": self.transactional_id}
+        properties = (
+            self.client("producer") if self.config.is_source else self.offset_storage_client()
+        )
+        return PRODUCER_DEFAULTS | properties | {"transactional.id": self.transactional_id}
 
 
 def in_common(properties: Mapping[str, str]) -> dict[str, str]:

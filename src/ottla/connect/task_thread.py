@@ -25,7 +25,7 @@ CLEAN_AFTER_S = 60.0
 MAY_START_EVERY_S = 0.1
 
 
-class Run(Protocol):
+class TaskRun(Protocol):
     """One attempt at a task's work."""
 
     def run(self, stopping: threading.Event, started: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ class TaskThread:
         self,
         id: TaskId,
         worker: WorkerConfig,
-        make_run: Callable[[], Run],
+        make_run: Callable[[], TaskRun],
         *,
         may_start: Callable[[], bool] = lambda: True,
         on_state: Callable[[TaskId, State, str | None], None] = lambda *_: None,
@@ -63,7 +63,7 @@ class TaskThread:
         self._restart = threading.Event()
         """Set to restart immediately instead of after the delay."""
         self._failures = 0
-        self._thread = threading.Thread(target=self._live, name=f"task-{id}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"task-{id}", daemon=True)
 
     # ------------------------------------------------------------------ from other threads
 
@@ -83,7 +83,7 @@ class TaskThread:
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         if self._thread.is_alive():
-            logger.error("task %s did not end in %.0f s and is left alone", self.id, timeout_s)
+            logger.error("task %s did not stop within %.0f s; abandoning it", self.id, timeout_s)
             return False
         return True
 
@@ -93,7 +93,7 @@ class TaskThread:
 
     # --------------------------------------------------------------------------- lifecycle
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         while not self._stopping.is_set():
             if not self._may_start():
                 self._stopping.wait(MAY_START_EVERY_S)
@@ -119,7 +119,7 @@ class TaskThread:
         limit = self._worker.settings["task.restart.max.attempts"]
         self._restart.clear()
         if 0 <= limit < self._failures:
-            logger.error("task %s failed and stays so: %s", self.id, reason)
+            logger.error("task %s failed and will not be restarted: %s", self.id, reason)
             self._enter(State.FAILED, reason)
             self._wait_for_restart(None)
             return
@@ -128,7 +128,7 @@ class TaskThread:
             self._worker.settings["task.restart.backoff.ms"],
             self._worker.settings["task.restart.backoff.max.ms"],
         )
-        logger.error("task %s failed and is started again in %d ms: %s", self.id, pause_ms, reason)
+        logger.error("task %s failed; restarting it in %d ms: %s", self.id, pause_ms, reason)
         self._enter(State.FAILED, reason)
         self._wait_for_restart(pause_ms / 1000)
 
@@ -136,7 +136,7 @@ class TaskThread:
         if not self._stopping.is_set():
             self._restart.wait(pause_s)
 
-    def tell_trouble(self, reason: str | None) -> None:
+    def report_retry(self, reason: str | None) -> None:
         """Report an error that is being retried, from the task's own thread; None clears it."""
         if reason is not None or self.state is State.RUNNING:
             self._enter(self.state, reason)

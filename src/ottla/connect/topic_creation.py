@@ -89,52 +89,54 @@ def is_enabled(worker: Mapping[str, str]) -> bool:
     return worker.get(ENABLE, "true").strip().lower() != "false"
 
 
-def is_used(given: Mapping[str, str]) -> bool:
-    return any(name.startswith(PREFIX) for name in given)
+def is_used(properties: Mapping[str, str]) -> bool:
+    return any(name.startswith(PREFIX) for name in properties)
 
 
-def definitions(given: Mapping[str, str]) -> list[tuple[str, str, Definition]]:
+def definitions(properties: Mapping[str, str]) -> list[tuple[str, str, Definition]]:
     """Return (group, prefix, properties) for each group of a connector, `default` first."""
-    numbers = _default_numbers(given)
+    numbers = _default_numbers(properties)
     found = [(DEFAULT, f"{PREFIX}{DEFAULT}.", _definition((), numbers, required=_NUMBERS))]
     return found + [
-        (name, f"{PREFIX}{name}.", _definition(_PATTERNS, numbers)) for name in _names(given)
+        (name, f"{PREFIX}{name}.", _definition(_PATTERNS, numbers)) for name in _names(properties)
     ]
 
 
-def problems(given: Mapping[str, str]) -> dict[str, str]:
+def problems(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the errors that the definitions do not detect, by property, in Kafka's words."""
     found = {}
-    listed = [each.strip() for each in given.get(GROUPS, "").split(",")]
+    listed = [each.strip() for each in properties.get(GROUPS, "").split(",")]
     if len(listed) > len(set(listed)):
         found[GROUPS] = _invalid(GROUPS, f"[{', '.join(listed)}]", "Duplicate alias provided.")
-    for group, prefix, definition in definitions(given):
+    for group, prefix, definition in definitions(properties):
         for part in _NUMBERS:
-            number = _number(definition.table[part], given.get(prefix + part))
+            number = _number(definition.table[part], properties.get(prefix + part))
             if number is not None and number < 1 and number != BROKERS_DEFAULT:
                 found[prefix + part] = _invalid(prefix + part, number, _SAID[part])
         for part in _PATTERNS if group != DEFAULT else ():
-            text = given.get(prefix + part, "")
+            text = properties.get(prefix + part, "")
             try:
                 _pattern(text)
             except re.error as error:
-                said = f"Syntax error in regular expression: {error}"
-                found[prefix + part] = _invalid(prefix + part, f"[{text}]", said)
+                message = f"Syntax error in regular expression: {error}"
+                found[prefix + part] = _invalid(prefix + part, f"[{text}]", message)
     return found
 
 
-def topic_creation(given: Mapping[str, str], worker: Mapping[str, str]) -> TopicCreation:
+def topic_creation(properties: Mapping[str, str], worker: Mapping[str, str]) -> TopicCreation:
     """Return the topic settings of a connector whose properties are valid."""
     if not is_enabled(worker):
         return TopicCreation(())
-    if not is_used(given):
+    if not is_used(properties):
         return TopicCreation()
-    made = [_group(given, *each) for each in definitions(given)]
+    made = [_group(properties, *each) for each in definitions(properties)]
     return TopicCreation((*made[1:], made[0]))
 
 
-def _group(given: Mapping[str, str], name: str, prefix: str, definition: Definition) -> TopicGroup:
-    own = with_prefix(given, prefix)
+def _group(
+    properties: Mapping[str, str], name: str, prefix: str, definition: Definition
+) -> TopicGroup:
+    own = with_prefix(properties, prefix)
     settings = definition.settings(own)
     configs = {
         each: value for each, value in own.items() if each not in (*_PATTERNS, *_NUMBERS)
@@ -151,8 +153,8 @@ def _group(given: Mapping[str, str], name: str, prefix: str, definition: Definit
     )
 
 
-def _names(given: Mapping[str, str]) -> list[str]:
-    return [each for each in split_list(given.get(GROUPS, "")) if each and each != DEFAULT]
+def _names(properties: Mapping[str, str]) -> list[str]:
+    return [each for each in split_list(properties.get(GROUPS, "")) if each and each != DEFAULT]
 
 
 def _definition(
@@ -171,11 +173,11 @@ def _definition(
     return Definition([each for each in keys if each.name in wanted], required, prefixes=[""])
 
 
-def _default_numbers(given: Mapping[str, str]) -> dict[str, Value]:
+def _default_numbers(properties: Mapping[str, str]) -> dict[str, Value]:
     """Return the numbers of the default group, which other groups inherit."""
     plain = _definition((), dict.fromkeys(_NUMBERS))
     return {
-        part: _number(plain.table[part], given.get(f"{PREFIX}{DEFAULT}.{part}"))
+        part: _number(plain.table[part], properties.get(f"{PREFIX}{DEFAULT}.{part}"))
         for part in _NUMBERS
     }
 
@@ -195,5 +197,5 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile("|".join(split_list(text)))
 
 
-def _invalid(name: str, value: object, said: str) -> str:
-    return f"Invalid value {value} for configuration {name}: {said}"
+def _invalid(name: str, value: object, message: str) -> str:
+    return f"Invalid value {value} for configuration {name}: {message}"

@@ -58,7 +58,7 @@ class Worker:
         thread = TaskThread(
             context.id,
             self.config,
-            lambda: make_run(replace(context, on_trouble=thread.tell_trouble)),
+            lambda: make_run(replace(context, on_retry=thread.report_retry)),
             may_start=may_start,
             on_state=on_state,
         )

@@ -101,12 +101,12 @@ class WorkerConfig:
     definition: Definition = STANDALONE
 
     @classmethod
-    def of(cls, given: Mapping[str, str], definition: Definition = STANDALONE) -> WorkerConfig:
+    def of(cls, properties: Mapping[str, str], definition: Definition = STANDALONE) -> WorkerConfig:
         """Parse the properties; raise UserError that lists all invalid ones."""
-        problems = definition.problems(given)
+        problems = definition.problems(properties)
         if problems:
             raise UserError("\n".join(problems.values()))
-        made = cls(definition.settings(given), dict(given), definition)
+        made = cls(definition.settings(properties), dict(properties), definition)
         made.listeners  # noqa: B018 - raises if one is invalid
         if definition is DISTRIBUTED:
             heartbeat, session = "heartbeat.interval.ms", "session.timeout.ms"

@@ -60,7 +60,7 @@ class Event(Protocol):
         """The request behind the event, which fails if the event cannot be decided."""
 
 
-class Producer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """The producer of a transaction."""
 
     id: int
@@ -95,7 +95,7 @@ class Decision:
     """The event to decide next if the records cannot be written."""
     is_atomic: bool = True
     """Whether all records must be in one batch, so that a crash leaves all of them or none."""
-    producer: Producer | None = None
+    producer: ProducerIdAndEpoch | None = None
     """The producer whose transaction has the records: they take effect with its commit marker."""
 
     def respond(self, token: Token | None, body: Body) -> None:

@@ -53,16 +53,16 @@ class FetchPartition:
     max_bytes: int
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
-    told_high_watermark: int = -1
-    told_start_offset: int = -1
-    found: Any = None
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
+    cached_partition: Any = None
     """The broker's partition, cached if the last fetch was valid and the logs do not diverge."""
 
     def update(self, other: FetchPartition) -> None:
-        self.found = None
+        self.cached_partition = None
         if other.current_leader_epoch != self.current_leader_epoch:
             # The client may have ignored offsets it received under another leader epoch.
-            self.told_high_watermark = self.told_start_offset = -1
+            self.sent_high_watermark = self.sent_log_start_offset = -1
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
@@ -79,15 +79,15 @@ class FetchSession:
     """Whether the session identifies topics by id."""
     last_used_ms: int
     partitions: dict[tuple[str, bytes, int], FetchPartition] = field(default_factory=dict)
-    hosting: object = None
+    partitions_version: object = None
     """The set of partitions that the broker hosted when `found` was filled in."""
 
-    def use_hosting(self, hosting: object) -> None:
+    def invalidate_if_changed(self, partitions_version: object) -> None:
         """Clear the cached partitions if the set of hosted partitions has changed."""
-        if hosting is not self.hosting:
-            self.hosting = hosting
+        if partitions_version is not self.partitions_version:
+            self.partitions_version = partitions_version
             for partition in self.partitions.values():
-                partition.found = None
+                partition.cached_partition = None
 
     def add(self, partition: FetchPartition) -> None:
         key = (partition.topic, partition.topic_id, partition.partition)
@@ -97,7 +97,7 @@ class FetchSession:
         else:
             known.update(partition)
 
-    def answered(
+    def record_response(
         self, partition: FetchPartition, high_watermark: int, start_offset: int, *, has_data: bool
     ) -> None:
         """Record that the response contains the partition.
@@ -108,8 +108,8 @@ class FetchSession:
             start_offset: The log start offset that was returned.
             has_data: Whether records were returned; the partition then moves to the end.
         """
-        partition.told_high_watermark = high_watermark
-        partition.told_start_offset = start_offset
+        partition.sent_high_watermark = high_watermark
+        partition.sent_log_start_offset = start_offset
         if has_data and len(self.partitions) > 1:
             key = (partition.topic, partition.topic_id, partition.partition)
             if self.partitions.pop(key, None) is not None:

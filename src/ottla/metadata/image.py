@@ -88,7 +88,7 @@ class ClusterImage:
         """Cache for cluster descriptions. Every `apply` clears it."""
         self.brokers_revision = 0
         """The revision of the last change of any broker."""
-        self.silent: frozenset[int] = frozenset()
+        self.presumed_dead: frozenset[int] = frozenset()
         """Brokers considered dead although their session has not ended. They are not in the tree;
         responses to clients report them as fenced, or leave them out."""
         self._topic_nodes: dict[str, tree.TopicNode] = {}
@@ -105,11 +105,11 @@ class ClusterImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
-    def note_silent(self, brokers: Iterable[int]) -> None:
+    def set_presumed_dead(self, brokers: Iterable[int]) -> None:
         """Set the brokers that are considered dead although their session has not ended."""
-        silent = frozenset(brokers)
-        if silent != self.silent:
-            self.silent = silent
+        presumed_dead = frozenset(brokers)
+        if presumed_dead != self.presumed_dead:
+            self.presumed_dead = presumed_dead
             self.views.clear()
 
     def dynamic_configs(self, broker_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -138,15 +138,15 @@ class ClusterImage:
         touched_brokers: dict[int, None] = {}
         for path, node in changes:
             if path.startswith(tree.TOPICS):
-                touched_topics[self._take_topic_node(path, node)] = None
+                touched_topics[self._apply_topic_node(path, node)] = None
             elif path.startswith((tree.REGISTRATIONS, tree.LIVE)):
-                touched_brokers[self._take_broker_node(path, node)] = None
+                touched_brokers[self._apply_broker_node(path, node)] = None
             elif path.startswith(tree.DRAINING):
-                self._take_draining(path, node, delta)
+                self._apply_draining(path, node, delta)
             elif path.startswith(tree.BROKER_CONFIGS):
-                self._take_broker_config(path, node, delta)
+                self._apply_broker_config(path, node, delta)
             elif path.startswith(tree.GROUP_CONFIGS):
-                self._take_group_config(path, node)
+                self._apply_group_config(path, node)
             elif path in self._SINGLE_NODES:
                 self._SINGLE_NODES[path](self, node, delta)
         self._rebuild_topics(touched_topics, delta)
@@ -157,7 +157,7 @@ class ClusterImage:
             self.brokers_revision = revision
         return delta
 
-    def _take_topic_node(self, path: str, node: Node | None) -> str:
+    def _apply_topic_node(self, path: str, node: Node | None) -> str:
         topic_id, _, partition = path[len(tree.TOPICS) :].partition("/")
         if not partition:
             if node is None:
@@ -174,7 +174,7 @@ class ClusterImage:
                 del self._partition_states[topic_id]
         return topic_id
 
-    def _take_broker_node(self, path: str, node: Node | None) -> int:
+    def _apply_broker_node(self, path: str, node: Node | None) -> int:
         broker_id = int(path.rpartition("/")[2])
         if path.startswith(tree.LIVE):
             if node is None:
@@ -187,7 +187,7 @@ class ClusterImage:
             self._registrations[broker_id] = node
         return broker_id
 
-    def _take_draining(self, path: str, node: Node | None, delta: ImageDelta) -> None:
+    def _apply_draining(self, path: str, node: Node | None, delta: ImageDelta) -> None:
         broker_id = int(path[len(tree.DRAINING) :])
         if node is None:
             self.draining.discard(broker_id)
@@ -195,14 +195,14 @@ class ClusterImage:
             self.draining.add(broker_id)
         delta.brokers_changed = True
 
-    def _take_group_config(self, path: str, node: Node | None) -> None:
+    def _apply_group_config(self, path: str, node: Node | None) -> None:
         group_id = tree.group_of_path(path)
         if node is None:
             self.group_configs.pop(group_id, None)
         else:
             self.group_configs[group_id] = tree.decode(node)
 
-    def _take_broker_config(self, path: str, node: Node | None, delta: ImageDelta) -> None:
+    def _apply_broker_config(self, path: str, node: Node | None, delta: ImageDelta) -> None:
         name = path[len(tree.BROKER_CONFIGS) :]
         name = "" if name == tree.DEFAULT else name
         if node is None:
@@ -211,21 +211,21 @@ class ClusterImage:
             self.broker_configs[name] = tree.decode(node)
         delta.broker_configs_changed = True
 
-    def _take_cluster(self, node: Node | None, delta: ImageDelta) -> None:
+    def _apply_cluster(self, node: Node | None, delta: ImageDelta) -> None:
         self.cluster_id = None if node is None else tree.decode(node)["cluster_id"]
 
-    def _take_controller_leader(self, node: Node | None, delta: ImageDelta) -> None:
+    def _apply_controller_leader(self, node: Node | None, delta: ImageDelta) -> None:
         self.controller_id = NO_CONTROLLER if node is None else tree.decode(node)["id"]
         delta.controller_changed = True
 
-    def _take_controller_epoch(self, node: Node | None, delta: ImageDelta) -> None:
+    def _apply_controller_epoch(self, node: Node | None, delta: ImageDelta) -> None:
         self.controller_epoch = NO_CONTROLLER_EPOCH if node is None else node.version
         delta.controller_changed = True
 
     _SINGLE_NODES: dict[str, Callable[[ClusterImage, Node | None, ImageDelta], None]] = {  # noqa: RUF012
-        tree.CLUSTER: _take_cluster,
-        tree.CONTROLLER_LEADER: _take_controller_leader,
-        tree.CONTROLLER_EPOCH: _take_controller_epoch,
+        tree.CLUSTER: _apply_cluster,
+        tree.CONTROLLER_LEADER: _apply_controller_leader,
+        tree.CONTROLLER_EPOCH: _apply_controller_epoch,
     }
 
     def _rebuild_brokers(self, touched: Iterable[int], delta: ImageDelta) -> None:

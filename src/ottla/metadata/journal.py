@@ -112,7 +112,7 @@ class Journal:
             log.write(self._end, [line])
             log.sync()
         except OSError:
-            self._cut_tail()
+            self._truncate_tail()
             raise
         self._tail_is_dirty = False
         self._end += len(line)
@@ -138,7 +138,7 @@ class Journal:
             raise ValueError("The metadata journal is closed")
         return self._log
 
-    def _cut_tail(self) -> None:
+    def _truncate_tail(self) -> None:
         try:
             self._open_log().truncate(self._end)
             self._tail_is_dirty = False

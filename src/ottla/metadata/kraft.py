@@ -44,7 +44,7 @@ _FRAME_VERSION = 1
 _LEADER_TAG = 1
 _MAX_UVARINT_BYTES = 5
 
-NOT_TAKEN_OVER = {
+NOT_MIGRATED = {
     10: "delegation tokens",
     11: "SCRAM credentials",
     14: "client quotas",
@@ -82,7 +82,7 @@ class KraftImage:
                 raise ValueError("unknown frame version")
             key, _version = fields.uvarint(), fields.uvarint()
             if key in (_BEGIN, _END, _ABORT):
-                self._bound_transaction(key)
+                self._apply_transaction_boundary(key)
             elif self._transaction is not None:
                 self._transaction.append(record)
             elif key in self._READERS:
@@ -92,7 +92,7 @@ class KraftImage:
         except (ValueError, LookupError, struct.error):
             self.broken_records += 1
 
-    def _bound_transaction(self, key: int) -> None:
+    def _apply_transaction_boundary(self, key: int) -> None:
         pending, self._transaction = self._transaction, [] if key == _BEGIN else None
         if key == _END:
             for record in pending or ():
@@ -100,24 +100,24 @@ class KraftImage:
 
     # ------------------------------------------------------------------------------- records
 
-    def _take_topic(self, fields: _Fields) -> None:
+    def _apply_topic(self, fields: _Fields) -> None:
         name, topic_id = fields.required_string(), fields.uuid()
         self.topics.setdefault(topic_id, KraftTopic(name))
 
-    def _take_partition(self, fields: _Fields) -> None:
+    def _apply_partition(self, fields: _Fields) -> None:
         partition, topic_id = fields.int32(), fields.uuid()
         for _array in ("replicas", "isr", "removing replicas", "adding replicas"):
             fields.skip_int32_array()
         _leader, leader_epoch = fields.int32(), fields.int32()
         self.topics[topic_id].leader_epochs[partition] = leader_epoch
 
-    def _take_partition_change(self, fields: _Fields) -> None:
+    def _apply_partition_change(self, fields: _Fields) -> None:
         partition, topic_id = fields.int32(), fields.uuid()
         leader = fields.tagged().get(_LEADER_TAG)
         if leader is not None and _Fields(leader).int32() != LEADER_UNCHANGED:
             self.topics[topic_id].leader_epochs[partition] += 1
 
-    def _take_config(self, fields: _Fields) -> None:
+    def _apply_config(self, fields: _Fields) -> None:
         kind, resource = fields.int8(), fields.required_string()
         name, value = fields.required_string(), fields.string()
         if kind not in (TOPIC_RESOURCE, BROKER_RESOURCE):
@@ -129,22 +129,22 @@ class KraftImage:
         else:
             of_resource[name] = value
 
-    def _take_removed_topic(self, fields: _Fields) -> None:
+    def _apply_removed_topic(self, fields: _Fields) -> None:
         removed = self.topics.pop(fields.uuid(), None)
         if removed is not None:
             self.topic_configs.pop(removed.name, None)
 
-    def _take_producer_ids(self, fields: _Fields) -> None:
+    def _apply_producer_ids(self, fields: _Fields) -> None:
         _broker, _epoch, next_producer_id = fields.int32(), fields.int64(), fields.int64()
         self.next_producer_id = max(self.next_producer_id, next_producer_id)
 
     _READERS: dict[int, Callable[[KraftImage, _Fields], None]] = {  # noqa: RUF012
-        _TOPIC: _take_topic,
-        _PARTITION: _take_partition,
-        _CONFIG: _take_config,
-        _PARTITION_CHANGE: _take_partition_change,
-        _REMOVE_TOPIC: _take_removed_topic,
-        _PRODUCER_IDS: _take_producer_ids,
+        _TOPIC: _apply_topic,
+        _PARTITION: _apply_partition,
+        _CONFIG: _apply_config,
+        _PARTITION_CHANGE: _apply_partition_change,
+        _REMOVE_TOPIC: _apply_removed_topic,
+        _PRODUCER_IDS: _apply_producer_ids,
     }
 
 

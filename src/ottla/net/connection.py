@@ -33,7 +33,7 @@ from ottla.net.errors import (
     UnsupportedVersion,
 )
 from ottla.net.receive_buffers import ReceiveBuffers
-from ottla.net.same_machine import do_not_pace
+from ottla.net.same_machine import disable_pacing
 from ottla.wire import codec, schema
 from ottla.wire.api import Api
 from ottla.wire.codec import DecodeError
@@ -64,7 +64,7 @@ class _Waiting(NamedTuple):
     correlation_id: int
     api: int
     version: int
-    answer: asyncio.Future[Any]
+    response: asyncio.Future[Any]
     deadline: float
 
 
@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(timeout_s):
                 await loop.create_connection(lambda: connection, host, port, ssl=tls)
-                await connection._ask_versions(timeout_s)
+                await connection._negotiate_versions(timeout_s)
                 if authenticate is not None:
                     await authenticate(connection)
                 connection._max_frame_bytes = MAX_FRAME_BYTES
@@ -141,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
                 error.add_note(waiting_for)
             if isinstance(error, ClientError) or not isinstance(error, OSError):
                 raise
-            failure = _why_not_opened(error, connection.name, timeout_s, waiting_for, tls)
+            failure = _open_error(error, connection.name, timeout_s, waiting_for, tls)
             raise failure from error if isinstance(error, ssl.SSLError) else None
         return connection
 
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         request = Api(self._waiting[0].api).name if self._waiting else "the connection request"
         return f"{self.name} did not answer {request}"
 
-    async def _ask_versions(self, timeout_s: float) -> None:
+    async def _negotiate_versions(self, timeout_s: float) -> None:
         """Send ApiVersions in the newest version known here.
 
         A broker that does not know that version answers in version 0 (KIP-511), and is asked again
@@ -160,17 +160,17 @@ class Connection(asyncio.BufferedProtocol):
         """
         body = {"client_software_name": SOFTWARE_NAME, "client_software_version": __version__}
         newest = schema.versions(Api.API_VERSIONS)[-1]
-        answer = await self.send(Api.API_VERSIONS, newest, body, timeout_s)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            answer = await self.send(Api.API_VERSIONS, 0, body, timeout_s)
-        if answer.error_code:
-            raise ConnectionLost(f"{self.name} rejected ApiVersions: {answer.error_code}")
+        response = await self.send(Api.API_VERSIONS, newest, body, timeout_s)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            response = await self.send(Api.API_VERSIONS, 0, body, timeout_s)
+        if response.error_code:
+            raise ConnectionLost(f"{self.name} rejected ApiVersions: {response.error_code}")
         self.api_versions = {
             entry.api_key: VersionRange(entry.min_version, entry.max_version)
-            for entry in answer.api_keys
+            for entry in response.api_keys
         }
         self.finalized_features = {
-            feature.name: feature.max_version_level for feature in answer.finalized_features
+            feature.name: feature.max_version_level for feature in response.finalized_features
         }
 
     # ------------------------------------------------------------------------------------- requests
@@ -222,9 +222,9 @@ class Connection(asyncio.BufferedProtocol):
             KafkaTimeout: The broker did not answer in time.
             ConnectionLost: The connection ended before the response.
         """
-        answer = self.send(api, self.version_of(api, min_version, max_version), body, timeout_s)
+        response = self.send(api, self.version_of(api, min_version, max_version), body, timeout_s)
         try:
-            return await answer
+            return await response
         except asyncio.CancelledError as cancelled:
             cancelled.add_note(f"{self.name} did not answer {Api(api).name}")
             raise
@@ -247,18 +247,18 @@ class Connection(asyncio.BufferedProtocol):
             ClientError: The connection is closed.
         """
         correlation_id = self._write(api, version, body)
-        answer: asyncio.Future[Any] = self._loop.create_future()
+        response: asyncio.Future[Any] = self._loop.create_future()
         deadline = self._loop.time() + timeout_s
-        self._waiting.append(_Waiting(correlation_id, api, version, answer, deadline))
+        self._waiting.append(_Waiting(correlation_id, api, version, response, deadline))
         timer = self._deadline_timer
         if timer is None or self._deadline_at > deadline:
             if timer is not None:
                 timer.cancel()
             self._deadline_at = deadline
             self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
-        return answer
+        return response
 
-    def send_unanswered(self, api: int, version: int, body: dict[str, Any]) -> None:
+    def send_without_response(self, api: int, version: int, body: dict[str, Any]) -> None:
         """Send a request that has no response, such as Produce with acks=0."""
         self._write(api, version, body)
 
@@ -320,9 +320,9 @@ class Connection(asyncio.BufferedProtocol):
         self.resume_writing()
         while self._waiting:
             waiting = self._waiting.popleft()
-            if not waiting.answer.done():
-                waiting.answer.set_exception(self._closed_by)
-                waiting.answer.exception()  # no asyncio warning if its caller has been cancelled
+            if not waiting.response.done():
+                waiting.response.set_exception(self._closed_by)
+                waiting.response.exception()  # no asyncio warning if its caller has been cancelled
 
     # --------------------------------------------------------------------- asyncio.BufferedProtocol
 
@@ -330,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
         # uvloop's transports do not inherit from asyncio's, but have the same methods.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=SEND_HIGH_WATER_BYTES)
-        do_not_pace(transport)
+        disable_pacing(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = "" if error is None else f": {error}"
@@ -365,14 +365,14 @@ class Connection(asyncio.BufferedProtocol):
         self._filled += count
         try:
             if self._large is None:
-                self._take_small_frames()
+                self._handle_small_frames()
             elif self._filled == len(self._large):
                 frame, self._large, self._filled = self._large, None, 0
-                self._take_frame(frame.toreadonly())
+                self._handle_frame(frame.toreadonly())
         except DecodeError as error:
             self.close(ConnectionLost(f"{self.name} did not send a Kafka response: {error}"))
 
-    def _take_small_frames(self) -> None:
+    def _handle_small_frames(self) -> None:
         """Process all complete frames, and move a larger one to a buffer of its own."""
         start, filled = 0, self._filled
         while filled - start >= 4:
@@ -385,34 +385,34 @@ class Connection(asyncio.BufferedProtocol):
             if end > filled:
                 if size + 4 > RECEIVE_BYTES:
                     here = filled - start - 4
-                    self._large = memoryview(self._buffers.take(size))[:size]
+                    self._large = memoryview(self._buffers.acquire(size))[:size]
                     self._large[:here] = self._small_view[start + 4 : filled]
                     self._filled = here
                     return
                 break
             # Copied, because the small buffer is reused and the response may be kept.
-            self._take_frame(memoryview(bytes(self._small_view[start + 4 : end])))
+            self._handle_frame(memoryview(bytes(self._small_view[start + 4 : end])))
             start = end
         if start:
             self._small[: filled - start] = self._small[start:filled]
         self._filled = filled - start
 
-    def _take_frame(self, frame: memoryview) -> None:
+    def _handle_frame(self, frame: memoryview) -> None:
         if not self._waiting:
             raise DecodeError("a response without a request")
         waiting = self._waiting[0]
         if waiting.api == Api.API_VERSIONS and not self.api_versions:
-            correlation_id, answer = _decode_versions(waiting.version, frame)
+            correlation_id, response = _decode_versions(waiting.version, frame)
         else:
-            correlation_id, answer = codec.decode_response(waiting.api, waiting.version, frame)
+            correlation_id, response = codec.decode_response(waiting.api, waiting.version, frame)
         if correlation_id != waiting.correlation_id:
             raise DecodeError("a response to another request")
         self._waiting.popleft()
-        if not waiting.answer.done():
-            waiting.answer.set_result(answer)
+        if not waiting.response.done():
+            waiting.response.set_result(response)
 
 
-def _why_not_opened(
+def _open_error(
     error: OSError, name: str, timeout_s: float, waiting_for: str, tls: ssl.SSLContext | None
 ) -> ClientError:
     if isinstance(error, TimeoutError):
@@ -422,17 +422,17 @@ def _why_not_opened(
             f"the certificate of {name} is not trusted: {error.verify_message}"
         )
     if isinstance(error, ssl.SSLError):
-        why = (error.reason or str(error)).replace("_", " ").lower()
-        if why == "wrong version number":
-            why += "; the broker does not seem to use TLS on this port"
-        return ConnectionLost(f"cannot connect to {name} (TLS handshake failed: {why})")
-    why = _why(error)
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        if reason == "wrong version number":
+            reason += "; the broker does not seem to use TLS on this port"
+        return ConnectionLost(f"cannot connect to {name} (TLS handshake failed: {reason})")
+    reason = _reason(error)
     if tls is not None and isinstance(error, ConnectionError) and error.errno != ECONNREFUSED:
-        why += " during the TLS handshake; does the broker use TLS on this port?"
-    return ConnectionLost(f"cannot connect to {name} ({why})")
+        reason += " during the TLS handshake; does the broker use TLS on this port?"
+    return ConnectionLost(f"cannot connect to {name} ({reason})")
 
 
-def _why(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     """Return the operating system's description; asyncio's messages quote calls and tuples."""
     if isinstance(error, socket.gaierror):
         return f"host name not resolved: {(error.strerror or 'unknown').lower()}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 MAX_BUFFERS = 4
 MAX_KEPT_BYTES = 32 * 1024 * 1024
 _GRANULE = 256 * 1024
-_MOST_WASTE = 4
+_MAX_WASTE = 4
 """Maximum ratio of a buffer's size to the requested size, apart from one granule."""
 
 
@@ -19,10 +19,10 @@ class ReceiveBuffers:
         self._kept: list[bytearray] = []
         """All buffers, including those in use; the most recently used one is the last."""
 
-    def take(self, size: int) -> bytearray:
+    def acquire(self, size: int) -> bytearray:
         """Return a buffer with at least `size` bytes and arbitrary contents."""
         for index, buffer in enumerate(self._kept):
-            if size <= len(buffer) <= size * _MOST_WASTE + _GRANULE and _is_free(buffer):
+            if size <= len(buffer) <= size * _MAX_WASTE + _GRANULE and _is_free(buffer):
                 self._kept.append(self._kept.pop(index))
                 return buffer
         buffer = bytearray(-(-size // _GRANULE) * _GRANULE)

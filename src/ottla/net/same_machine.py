@@ -16,7 +16,7 @@ _UNPACED = b"reno"
 """Congestion control without pacing that every Linux has and that any process may choose."""
 
 
-def do_not_pace(transport: asyncio.BaseTransport) -> None:
+def disable_pacing(transport: asyncio.BaseTransport) -> None:
     """Turn off pacing if both ends of the connection are on this machine.
 
     Args:

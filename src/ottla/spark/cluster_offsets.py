@@ -14,12 +14,12 @@ from ottla.client.admin.topics import describe_topics, list_topics
 from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.consumer.record import OffsetAndMetadata
 from ottla.client.errors import InvalidConfig, UnknownTopic
-from ottla.spark.offsets import AtTimestamps, Bound, Latest, Offsets, questions
+from ottla.spark.offsets import AtTimestamps, Bound, Latest, Offsets, offset_lookup
 from ottla.spark.options import SourceOptions
 from ottla.spark.shared_client import SharedClient, shared_client
 
 T = TypeVar("T")
-OUR_METADATA = "ottla-spark"
+QUERY_METADATA = "ottla-spark"
 """Metadata of the offsets that a query commits. Offsets that other tools commit have another."""
 UNKNOWN_TOPIC_GRACE_S = 2.0
 UNKNOWN_TOPIC_PAUSE_S = 0.1
@@ -36,7 +36,7 @@ class ClusterOffsets:
 
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions that are subscribed now; raise UnknownTopic if one is missing."""
-        return self._retried(self._partitions)
+        return self._with_retries(self._partitions)
 
     def _partitions(self) -> list[TopicPartition]:
         subscription = self._options.subscription
@@ -47,20 +47,20 @@ class ClusterOffsets:
                 for name, topic in listed.items()
                 if subscription.matches(name) and not topic.is_internal
             ]
-            return self._of_topics(topics, may_be_gone=True)
+            return self._partitions_of(topics, may_be_deleted=True)
         if subscription.topics:
-            return self._of_topics(subscription.topics)
+            return self._partitions_of(subscription.topics)
         topics = sorted({tp.topic for tp in subscription.partitions})
-        there = set(self._of_topics(topics))
+        existing = set(self._partitions_of(topics))
         for tp in subscription.partitions:
-            if tp not in there:
+            if tp not in existing:
                 raise UnknownTopic(
-                    f"there is no partition {tp}", topic=tp.topic, partition=tp.partition
+                    f"partition {tp} does not exist", topic=tp.topic, partition=tp.partition
                 )
         return list(subscription.partitions)
 
-    def _of_topics(
-        self, topics: Iterable[str], *, may_be_gone: bool = False
+    def _partitions_of(
+        self, topics: Iterable[str], *, may_be_deleted: bool = False
     ) -> list[TopicPartition]:
         names = list(topics)
         if not names:
@@ -71,7 +71,7 @@ class ClusterOffsets:
             failures = [
                 error
                 for error in found.errors.values()
-                if not (may_be_gone and isinstance(error, UnknownTopic))
+                if not (may_be_deleted and isinstance(error, UnknownTopic))
             ]
             if not failures:
                 break
@@ -90,37 +90,41 @@ class ClusterOffsets:
 
         If a partition has no record at or after a timestamp, a start follows
         `startingOffsetsByTimestampStrategy`, and an end is the end of the partition."""
-        asked = questions(name, bound, partitions)
-        found = self._ask(asked.asked)
+        lookup = offset_lookup(name, bound, partitions)
+        found = self._list_offsets(lookup.timestamps)
         missing = [tp for tp, offset in found.items() if offset is None]
         if missing:
             is_start = isinstance(bound, AtTimestamps) and name.startswith("starting")
-            if is_start and not self._options.latest_where_no_time:
+            if is_start and not self._options.latest_if_no_match:
                 tp = min(missing)
                 raise InvalidConfig(
-                    f"{name}: {tp} has no record at or after {asked.asked[tp]} ms; "
-                    "startingOffsetsByTimestampStrategy=latest would begin at its end."
+                    f"{name}: partition {tp} has no record at or after {lookup.timestamps[tp]} ms. "
+                    "Set startingOffsetsByTimestampStrategy=latest to start at its end."
                 )
-            found |= self._ask(questions(name, Latest(), missing).asked)
-        return asked.known | {tp: offset for tp, offset in found.items() if offset is not None}
+            found |= self._list_offsets(offset_lookup(name, Latest(), missing).timestamps)
+        return lookup.known | {tp: offset for tp, offset in found.items() if offset is not None}
 
-    def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        if not wanted:
+    def _list_offsets(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        if not timestamps:
             return {}
         client = self._client
-        listed = self._retried(
-            lambda: client.run(list_offsets(client.cluster, wanted, self._isolation)).checked(False)
+        listed = self._with_retries(
+            lambda: client.run(list_offsets(client.cluster, timestamps, self._isolation)).checked(
+                False
+            )
         )
         return {tp: each.offset for tp, each in listed.items()}
 
-    def _retried(self, ask: Callable[[], T]) -> T:
-        left = self._options.offset_retries
+    def _with_retries(self, request: Callable[[], T]) -> T:
+        attempts_left = self._options.offset_retries
         while True:
             try:
-                return ask()
+                return request()
             except KafkaError as error:
-                left -= 1
-                if left <= 0 or not error.retriable or isinstance(error, UnknownTopic):
+                attempts_left -= 1
+                if attempts_left <= 0 or not error.retriable or isinstance(error, UnknownTopic):
                     raise
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
 
@@ -137,13 +141,13 @@ class ClusterOffsets:
         )
         listed = client.run(listing).checked(False)[group]
         return {
-            tp: (committed.offset, committed.metadata == OUR_METADATA)
+            tp: (committed.offset, committed.metadata == QUERY_METADATA)
             for tp, committed in listed.items()
         }
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         group, client = self._options.group_id, self._client
         assert group is not None
-        wanted = {tp: OffsetAndMetadata(offset, OUR_METADATA) for tp, offset in offsets.items()}
+        wanted = {tp: OffsetAndMetadata(offset, QUERY_METADATA) for tp, offset in offsets.items()}
         if wanted:
             client.run(alter_group_offsets(client.cluster, group, wanted)).checked(False)

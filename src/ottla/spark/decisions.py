@@ -21,18 +21,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.client.errors import ClientError
-from ottla.spark.transactions import Producer
+from ottla.spark.transactions import ProducerIdentity
 from ottla.wire.records.batch import iter_headers, validate
 from ottla.wire.records.builder import ControlType, control_type
 from ottla.wire.records.crc import Buffer
 from ottla.wire.records.record import iter_records
 
 
-class Staged(NamedTuple):
+class StagedTransaction(NamedTuple):
     """Transaction that one task wrote and left open."""
 
     task: int
-    producer: Producer
+    producer: ProducerIdentity
     rows: int
     fingerprint: str
 
@@ -41,29 +41,31 @@ class Staged(NamedTuple):
 class Decision:
     query: str
     batch: int
-    transactions: tuple[Staged, ...]
+    transactions: tuple[StagedTransaction, ...]
 
-    def of_task(self, task: int) -> Staged | None:
+    def transaction_of(self, task: int) -> StagedTransaction | None:
         return next((each for each in self.transactions if each.task == task), None)
 
     def to_bytes(self) -> bytes:
         listed = [
             [each.task, *each.producer, each.rows, each.fingerprint] for each in self.transactions
         ]
-        told = {"query": self.query, "batch": self.batch, "transactions": listed}
-        return json.dumps(told, separators=(",", ":")).encode()
+        content = {"query": self.query, "batch": self.batch, "transactions": listed}
+        return json.dumps(content, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Decision:
         try:
-            told = json.loads(value)
+            content = json.loads(value)
             listed = tuple(
-                Staged(task, Producer(name, producer_id, epoch), rows, fingerprint)
-                for task, name, producer_id, epoch, rows, fingerprint in told["transactions"]
+                StagedTransaction(
+                    task, ProducerIdentity(name, producer_id, epoch), rows, fingerprint
+                )
+                for task, name, producer_id, epoch, rows, fingerprint in content["transactions"]
             )
-            return cls(told["query"], told["batch"], listed)
+            return cls(content["query"], content["batch"], listed)
         except (ValueError, KeyError, TypeError) as error:
-            raise ClientError(f"a decision in the commit topic cannot be read: {error!r}") from None
+            raise ClientError(f"cannot parse a decision in the commit topic: {error!r}") from None
 
 
 @dataclass

@@ -37,13 +37,13 @@ from ottla.client.admin.transactions import describe_transactions
 from ottla.client.cluster import Cluster
 from ottla.client.errors import OffsetOutOfRange, UnknownTopic
 from ottla.client.producer.config import ProducerConfig
-from ottla.spark.decisions import Decision, DecisionLog, Staged
+from ottla.spark.decisions import Decision, DecisionLog, StagedTransaction
 from ottla.spark.fetch import fetch_partition
 from ottla.spark.open_transactions import open_transactions
 from ottla.spark.options import SinkOptions
-from ottla.spark.record_writer import Outgoing, RecordWriter
+from ottla.spark.record_writer import OutgoingBatch, RecordWriter
 from ottla.spark.shared_client import SharedClient, shared_client
-from ottla.spark.transactions import Ended, Producer, end_transaction, init_producer
+from ottla.spark.transactions import EndResult, ProducerIdentity, end_transaction, init_producer
 from ottla.wire.records.builder import build_batch
 from ottla.wire.records.crc import Buffer
 
@@ -63,10 +63,10 @@ TOPIC_CONFIGS = {
 _logs: dict[tuple[int, str, str], DecisionLog] = {}
 
 
-class Run(NamedTuple):
+class PreparedBatch(NamedTuple):
     """State of the driver when it sent out the tasks of a batch."""
 
-    driver: Producer
+    driver: ProducerIdentity
     decision: Decision | None
 
 
@@ -81,29 +81,29 @@ def sink_client(options: SinkOptions) -> SharedClient:
 # ------------------------------------------------------------------------------------ preparation
 
 
-def prepare(options: SinkOptions) -> Run:
+def prepare(options: SinkOptions) -> PreparedBatch:
     client = sink_client(options)
-    return client.run(_prepared(client.cluster, options))
+    return client.run(_prepare(client.cluster, options))
 
 
-async def _prepared(cluster: Cluster, options: SinkOptions) -> Run:
+async def _prepare(cluster: Cluster, options: SinkOptions) -> PreparedBatch:
     await _ensure_topic(cluster, options.commit_topic)
-    driver = await init_producer(cluster, _name(options), DECISION_TIMEOUT_MS)
+    driver = await init_producer(cluster, _transactional_id(options), DECISION_TIMEOUT_MS)
     # Each batch waits for these requests, so they run concurrently.
     decision, left_open = await asyncio.gather(
         _last_decision(cluster, options), _open_tasks(cluster, options)
     )
     await _abort_open(cluster, options, await _without_decided(cluster, left_open, decision))
-    return Run(driver, decision)
+    return PreparedBatch(driver, decision)
 
 
-def _name(options: SinkOptions) -> str:
+def _transactional_id(options: SinkOptions) -> str:
     assert options.transactional_id is not None
     return options.transactional_id
 
 
 def task_id(options: SinkOptions, task: int, attempt: int) -> str:
-    return f"{_name(options)}/{task}/{attempt}"
+    return f"{_transactional_id(options)}/{task}/{attempt}"
 
 
 async def _ensure_topic(cluster: Cluster, topic: str) -> None:
@@ -118,9 +118,9 @@ async def _ensure_topic(cluster: Cluster, topic: str) -> None:
     for error in made.errors.values():
         if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             raise UserError(
-                f"The topic {topic}, where an exactly-once query keeps what is committed, could "
-                f"not be created: {error}. Create it with cleanup.policy=compact, or name another "
-                "with commitTopic."
+                f"Cannot create topic '{topic}', which stores commits of exactly-once queries: "
+                f"{error}. Create it with cleanup.policy=compact, or set the option "
+                "commitTopic to another topic."
             ) from error
     await cluster.topic(topic)
 
@@ -131,54 +131,62 @@ async def _commit_partition(cluster: Cluster, options: SinkOptions) -> TopicPart
         return TopicPartition(options.commit_topic, 0)
     from ottla.wire.murmur2 import partition_for_key
 
-    chosen = partition_for_key(_name(options).encode(), count)
+    chosen = partition_for_key(_transactional_id(options).encode(), count)
     return TopicPartition(options.commit_topic, chosen)
 
 
 async def _last_decision(cluster: Cluster, options: SinkOptions) -> Decision | None:
     """Return the last decision, reading on from where this process stopped before."""
     tp = await _commit_partition(cluster, options)
-    key = (os.getpid(), ",".join(cluster.config.bootstrap_servers), f"{tp}/{_name(options)}")
-    log = _logs.setdefault(key, DecisionLog(_name(options).encode()))
+    key = (
+        os.getpid(),
+        ",".join(cluster.config.bootstrap_servers),
+        f"{tp}/{_transactional_id(options)}",
+    )
+    log = _logs.setdefault(key, DecisionLog(_transactional_id(options).encode()))
     # Do not rely on the high watermark of a fetch response: a new leader may not know it yet, and
     # a missed decision would mean a batch written twice. ListOffsets waits until it is known.
-    end = await _offset(cluster, tp, OffsetSpec.LATEST)
+    end = await _list_offset(cluster, tp, OffsetSpec.LATEST)
     if log.position > end:  # the topic was recreated
-        log = _logs[key] = DecisionLog(log.key, await _offset(cluster, tp, OffsetSpec.EARLIEST))
+        log = _logs[key] = DecisionLog(
+            log.key, await _list_offset(cluster, tp, OffsetSpec.EARLIEST)
+        )
     loop = asyncio.get_running_loop()
-    patience_s = cluster.config.default_api_timeout_ms / 1000
+    timeout_s = cluster.config.default_api_timeout_ms / 1000
     moved_at = loop.time()
     while log.position < end:
         before = log.position
         try:
-            log.read(await _fetched(cluster, tp, log.position))
+            log.read(await _fetch_records(cluster, tp, log.position))
         except OffsetOutOfRange:  # the records were deleted
-            log = _logs[key] = DecisionLog(log.key, await _offset(cluster, tp, OffsetSpec.EARLIEST))
+            log = _logs[key] = DecisionLog(
+                log.key, await _list_offset(cluster, tp, OffsetSpec.EARLIEST)
+            )
         if log.position != before:
             moved_at = loop.time()
-        elif loop.time() - moved_at > patience_s:
+        elif loop.time() - moved_at > timeout_s:
             raise UserError(
-                f"The topic {options.commit_topic}, where an exactly-once query keeps what is "
-                f"committed, ends at offset {end} by its leader's word, but nothing can be read at "
-                f"{before}. What was committed last is not known, so nothing is written."
+                f"Topic '{options.commit_topic}', which stores commits of exactly-once queries, "
+                f"ends at offset {end} according to its leader, but no record can be read "
+                f"at offset {before}. The last committed batch is unknown, so nothing is written."
             )
         else:
             await asyncio.sleep(0.01)
     return log.decision
 
 
-async def _fetched(cluster: Cluster, tp: TopicPartition, offset: int) -> Buffer:
+async def _fetch_records(cluster: Cluster, tp: TopicPartition, offset: int) -> Buffer:
     def fetch() -> Awaitable[Any]:
         isolation = int(IsolationLevel.READ_UNCOMMITTED)
         return fetch_partition(
             cluster, tp, offset, max_bytes=FETCH_BYTES, max_wait_ms=100, isolation=isolation
         )
 
-    told = await cluster.retrying(fetch, what=f"reading {tp}")
-    return told.records or b""
+    partition = await cluster.retrying(fetch, what=f"reading {tp}")
+    return partition.records or b""
 
 
-async def _offset(cluster: Cluster, tp: TopicPartition, spec: OffsetSpec) -> int:
+async def _list_offset(cluster: Cluster, tp: TopicPartition, spec: OffsetSpec) -> int:
     listed = await list_offsets(cluster, {tp: spec}, IsolationLevel.READ_UNCOMMITTED)
     return listed.checked(False)[tp].offset or 0
 
@@ -188,7 +196,7 @@ async def _offset(cluster: Cluster, tp: TopicPartition, spec: OffsetSpec) -> int
 
 async def _open_tasks(cluster: Cluster, options: SinkOptions) -> list[str]:
     """Return the transactional IDs of open transactions that tasks of the query started."""
-    ours = re.compile(rf"{re.escape(_name(options))}/\d+/\d+")
+    ours = re.compile(rf"{re.escape(_transactional_id(options))}/\d+/\d+")
     return [name for name in await open_transactions(cluster) if ours.fullmatch(name)]
 
 
@@ -207,8 +215,8 @@ async def _without_decided(
     described = await describe_transactions(cluster, doubtful)
     kept = {
         name
-        for name, told in described.items()
-        if (told.producer_id, told.producer_epoch) == decided[name][1:]
+        for name, description in described.items()
+        if (description.producer_id, description.producer_epoch) == decided[name][1:]
     }
     return [name for name in names if name not in kept]
 
@@ -222,7 +230,11 @@ async def _abort_open(cluster: Cluster, options: SinkOptions, names: Iterable[st
 
 
 def commit(
-    options: SinkOptions, driver: Producer, decision: Decision, *, only: Iterable[int] | None = None
+    options: SinkOptions,
+    driver: ProducerIdentity,
+    decision: Decision,
+    *,
+    only: Iterable[int] | None = None,
 ) -> None:
     """Write the decision, then commit the batch's transactions (of some tasks, with `only`)."""
     client = sink_client(options)
@@ -232,20 +244,20 @@ def commit(
 async def _commit(
     client: SharedClient,
     options: SinkOptions,
-    driver: Producer,
+    driver: ProducerIdentity,
     decision: Decision,
     only: set[int] | None,
 ) -> None:
     cluster = client.cluster
     listing = asyncio.ensure_future(_open_tasks(cluster, options))  # concurrently
     try:
-        if not await _decide(client, options, driver, decision):
+        if not await _write_decision(client, options, driver, decision):
             raise UserError(
-                f"Another run of the query {driver.transactional_id} has taken over: batch "
-                f"{decision.batch} is not committed by this one."
+                f"Another run of query '{driver.transactional_id}' has taken over. This run does "
+                f"not commit batch {decision.batch}."
             )
         to_end = [each for each in decision.transactions if only is None or each.task in only]
-        await end_all(cluster, decision, to_end)
+        await commit_all(cluster, decision, to_end)
         # This run's tasks have just staged these transactions: they are not leftovers.
         decided = {each.producer.transactional_id for each in decision.transactions}
         leftovers = [name for name in await listing if name not in decided]
@@ -255,85 +267,102 @@ async def _commit(
     await _abort_open(cluster, options, leftovers)
 
 
-async def end_all(cluster: Cluster, decision: Decision, staged: list[Staged]) -> None:
+async def commit_all(cluster: Cluster, decision: Decision, staged: list[StagedTransaction]) -> None:
     """Commit transactions that a decision lists; raise if one of them was aborted meanwhile."""
     ends = await asyncio.gather(
         *(end_transaction(cluster, each.producer, commit=True) for each in staged)
     )
-    lost = [each for each, end in zip(staged, ends, strict=True) if end is not Ended.AS_ASKED]
+    lost = [each for each, end in zip(staged, ends, strict=True) if end is not EndResult.COMPLETED]
     if lost:
         raise UserError(
-            f"Batch {decision.batch} is decided, and {len(lost)} of its {len(staged)} transactions "
-            f"ended too early ({lost[0].producer.transactional_id}): was transaction.timeout.ms "
-            "shorter than the batch? Start the query again: it writes what is missing."
+            f"Batch {decision.batch} is decided, but {len(lost)} of its {len(staged)} transactions "
+            f"were aborted before the commit (the first: {lost[0].producer.transactional_id}). "
+            "transaction.timeout.ms may be shorter than the batch. Start the query again to write "
+            "the missing rows."
         )
 
 
-async def _decide(
-    client: SharedClient, options: SinkOptions, driver: Producer, decision: Decision
+async def _write_decision(
+    client: SharedClient, options: SinkOptions, driver: ProducerIdentity, decision: Decision
 ) -> bool:
     """Write the decision; return False if this driver is fenced.
 
     The batch is built in pure Python, because loading the kernels would take longer."""
     tp = await _commit_partition(client.cluster, options)
     batch = build_batch(
-        [(_name(options).encode(), decision.to_bytes(), (), time.time_ns() // 1_000_000)],
+        [
+            (
+                _transactional_id(options).encode(),
+                decision.to_bytes(),
+                (),
+                time.time_ns() // 1_000_000,
+            )
+        ],
         producer_id=driver.producer_id,
         producer_epoch=driver.producer_epoch,
         base_sequence=0,
         transactional=True,
     )
     writer = RecordWriter(client, options.config(), driver)
-    await writer.deliver([Outgoing(tp, memoryview(batch), 0)])
-    return await end_transaction(client.cluster, driver, commit=True) is Ended.AS_ASKED
+    await writer.deliver([OutgoingBatch(tp, memoryview(batch), 0)])
+    return await end_transaction(client.cluster, driver, commit=True) is EndResult.COMPLETED
 
 
 def finish_replay(
-    options: SinkOptions, driver: Producer, batch: int, rewritten: list[Staged], done: set[int]
+    options: SinkOptions,
+    driver: ProducerIdentity,
+    batch: int,
+    rewritten: list[StagedTransaction],
+    done: set[int],
 ) -> None:
     """Complete a decided batch that was rerun: commit what none of its tasks committed."""
     client = sink_client(options)
     decision = client.run(_last_decision(client.cluster, options))
-    assert decision is not None, "a batch is only a replay of what is decided"
+    assert decision is not None, "only a decided batch is replayed"
     handled = done | {each.task for each in rewritten}
     for each in decision.transactions:
         if each.task in handled:
             continue
         end = client.run(end_transaction(client.cluster, each.producer, commit=True))
-        if end is not Ended.AS_ASKED:
-            raise undecidable(batch, each, end, "and the batch now has no such task")
+        if end is not EndResult.COMPLETED:
+            raise undecidable(batch, each, end, "and the batch no longer has this task")
     if rewritten:
         by_task = {each.task: each for each in rewritten}
         listed = tuple(by_task.get(each.task, each) for each in decision.transactions)
         commit(options, driver, Decision(decision.query, batch, listed), only=by_task)
 
 
-def finish_last(options: SinkOptions) -> None:
+def finish_previous_query(options: SinkOptions) -> None:
     """Complete the last batch of a previous query with the same name."""
     client = sink_client(options)
     decision = client.run(_last_decision(client.cluster, options))
     for each in () if decision is None else decision.transactions:
         end = client.run(end_transaction(client.cluster, each.producer, commit=True))
-        if end is Ended.LOST:
-            logger.info("%s had ended before", each.producer.transactional_id)
+        if end is EndResult.LOST:
+            logger.info(
+                "transaction %s of the previous query has ended already",
+                each.producer.transactional_id,
+            )
 
 
-def finish_task(options: SinkOptions, staged: Staged) -> Ended:
+def finish_task(options: SinkOptions, staged: StagedTransaction) -> EndResult:
     """Commit a decided transaction, on an executor."""
     client = sink_client(options)
     return client.run(end_transaction(client.cluster, staged.producer, commit=True))
 
 
-def undecidable(batch: int, staged: Staged, end: Ended, why: str) -> BatchUndecidable:
+def undecidable(
+    batch: int, staged: StagedTransaction, end: EndResult, reason: str
+) -> BatchUndecidable:
     return BatchUndecidable(
-        f"Batch {batch} was committed in part: the transaction {staged.producer.transactional_id} "
-        f"of its task {staged.task} ({staged.rows} rows) is {end.value}, {why}. To go on without "
-        "these rows, or to write the batch again and so repeat others, start the query with "
-        "another kafka.transactional.id."
+        f"Batch {batch} is only partly committed: transaction {staged.producer.transactional_id} "
+        f"of task {staged.task} ({staged.rows} rows) {end.value}, {reason}. To continue without "
+        "these rows, or to write the whole batch again and duplicate the others, start the query "
+        "with another kafka.transactional.id."
     )
 
 
-def abort(options: SinkOptions, staged: Iterable[Staged]) -> None:
+def abort(options: SinkOptions, staged: Iterable[StagedTransaction]) -> None:
     """Abort the transactions of a failed batch."""
     client = sink_client(options)
 

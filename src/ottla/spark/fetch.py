@@ -26,7 +26,7 @@ async def fetch_partition(
     """Return the partition's part of the response. Errors are meant for `Cluster.retrying`."""
     leader = next(iter(await by_leader(cluster, [tp])))
     topic_id = cluster.metadata.topics[tp.topic].topic_id
-    asked = {
+    requested = {
         "partition": tp.partition,
         "current_leader_epoch": cluster.metadata.leader_epoch(*tp),
         "fetch_offset": offset,
@@ -38,22 +38,22 @@ async def fetch_partition(
         "min_bytes": 1,
         "max_bytes": max_bytes,
         "isolation_level": isolation,
-        "topics": [{"topic": tp.topic, "topic_id": topic_id, "partitions": [asked]}],
+        "topics": [{"topic": tp.topic, "topic_id": topic_id, "partitions": [requested]}],
         "rack_id": rack,
     }
-    answer = await cluster.call(
+    response = await cluster.call(
         Api.FETCH,
         body,
         node=leader,
         timeout_ms=cluster.config.request_timeout_ms + max_wait_ms,
         max_version=LAST_VERSION_WITH_NAMES if topic_id == ZERO_UUID else None,
     )
-    if answer.error_code:
-        raise error_for(answer.error_code)
-    told = answer.responses[0].partitions[0]
-    if told.error_code:
-        leader_now = told.current_leader
+    if response.error_code:
+        raise error_for(response.error_code)
+    partition = response.responses[0].partitions[0]
+    if partition.error_code:
+        leader_now = partition.current_leader
         if leader_now.leader_id >= 0:
             cluster.set_leader(*tp, leader_now.leader_id, leader_now.leader_epoch)
-        raise error_for(told.error_code, topic=tp.topic, partition=tp.partition)
-    return told
+        raise error_for(partition.error_code, topic=tp.topic, partition=tp.partition)
+    return partition

@@ -20,15 +20,15 @@ class Fingerprint:
 
         if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
             lengths = pc.fill_null(pc.binary_length(column), -1)
-            self._take(f"{name}#", lengths.to_numpy(zero_copy_only=False).tobytes())
-            self._take(name, _contents(column))
+            self._update(f"{name}#", lengths.to_numpy(zero_copy_only=False).tobytes())
+            self._update(name, _contents(column))
         elif pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type):
             numbers = pc.fill_null(column.cast(pa.int64(), safe=False), -1)
-            self._take(name, numbers.to_numpy(zero_copy_only=False).tobytes())
+            self._update(name, numbers.to_numpy(zero_copy_only=False).tobytes())
         else:
-            self._take(name, pa.record_batch([column], [name]).serialize())
+            self._update(name, pa.record_batch([column], [name]).serialize())
 
-    def _take(self, name: str, data: Any) -> None:
+    def _update(self, name: str, data: Any) -> None:
         self._sums[name] = zlib.crc32(data, self._sums.get(name, 0))
 
     def text(self) -> str:

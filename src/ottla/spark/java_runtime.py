@@ -35,17 +35,17 @@ def home_for_spark(home: Path) -> Path:
     modules = _MODULES.search(release)
     if modules is None or MODULE in modules[1].split():
         return home
-    return _without_the_question(home, _MODULES.sub(rf'MODULES="\1 {MODULE}"', release))
+    return _substitute_home(home, _MODULES.sub(rf'MODULES="\1 {MODULE}"', release))
 
 
-def _without_the_question(home: Path, release: str) -> Path:
-    made = Path(tempfile.mkdtemp(prefix="ottla-java-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
+def _substitute_home(home: Path, release: str) -> Path:
+    substitute = Path(tempfile.mkdtemp(prefix="ottla-java-"))
+    atexit.register(shutil.rmtree, substitute, ignore_errors=True)
     # List the module as present, so that the next call uses this home as it is.
-    (made / "release").write_text(release)
-    (made / "lib").symlink_to(home / "lib")
-    (made / "bin").mkdir()
-    java = made / "bin" / "java"
+    (substitute / "release").write_text(release)
+    (substitute / "lib").symlink_to(home / "lib")
+    (substitute / "bin").mkdir()
+    java = substitute / "bin" / "java"
     java.write_text(_JAVA.format(module=MODULE, java=shlex.quote(str(home / "bin" / "java"))))
     java.chmod(0o755)
-    return made
+    return substitute

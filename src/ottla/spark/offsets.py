@@ -37,7 +37,7 @@ class AtOffsets:
 class AtTimestamps:
     """First record at or after a time, which is the same for all partitions or given for each."""
 
-    of_all_ms: int | None
+    for_all_ms: int | None
     by_partition_ms: Offsets
 
 
@@ -45,63 +45,65 @@ Bound = Earliest | Latest | AtOffsets | AtTimestamps
 
 
 @dataclass(frozen=True)
-class Questions:
+class OffsetLookup:
     """Offsets of a bound: those that are known, and those to look up."""
 
     known: Offsets
-    asked: Offsets
+    timestamps: Offsets
     """Timestamps for ListOffsets: -2, -1 or a time."""
 
 
-def questions(name: str, bound: Bound, partitions: Iterable[TopicPartition]) -> Questions:
+def offset_lookup(name: str, bound: Bound, partitions: Iterable[TopicPartition]) -> OffsetLookup:
     """Return what to look up; raise InvalidConfig if the bound does not match the partitions."""
     wanted = sorted(partitions)
     if isinstance(bound, Earliest):
-        return Questions({}, dict.fromkeys(wanted, EARLIEST))
+        return OffsetLookup({}, dict.fromkeys(wanted, EARLIEST))
     if isinstance(bound, Latest):
-        return Questions({}, dict.fromkeys(wanted, LATEST))
+        return OffsetLookup({}, dict.fromkeys(wanted, LATEST))
     if isinstance(bound, AtTimestamps):
-        if bound.of_all_ms is not None:
-            return Questions({}, dict.fromkeys(wanted, bound.of_all_ms))
+        if bound.for_all_ms is not None:
+            return OffsetLookup({}, dict.fromkeys(wanted, bound.for_all_ms))
         _check_complete(name, bound.by_partition_ms, wanted)
-        return Questions({}, dict(bound.by_partition_ms))
+        return OffsetLookup({}, dict(bound.by_partition_ms))
     _check_complete(name, bound.offsets, wanted)
     known = {tp: offset for tp, offset in bound.offsets.items() if offset >= 0}
-    asked = {tp: offset for tp, offset in bound.offsets.items() if offset < 0}
-    return Questions(known, asked)
+    timestamps = {tp: offset for tp, offset in bound.offsets.items() if offset < 0}
+    return OffsetLookup(known, timestamps)
 
 
-def _check_complete(name: str, given: Offsets, wanted: list[TopicPartition]) -> None:
-    missing = [str(tp) for tp in wanted if tp not in given]
+def _check_complete(name: str, offsets: Offsets, wanted: list[TopicPartition]) -> None:
+    missing = [str(tp) for tp in wanted if tp not in offsets]
     if missing:
         raise InvalidConfig(
-            f"{name} must name every partition (-2 is earliest, -1 latest): "
-            f"{', '.join(missing)} missing."
+            f"{name} must list every partition (-2 is earliest, -1 is latest). "
+            f"Missing: {', '.join(missing)}."
         )
-    unknown = [str(tp) for tp in sorted(given) if tp not in set(wanted)]
+    unknown = [str(tp) for tp in sorted(offsets) if tp not in set(wanted)]
     if unknown:
-        raise InvalidConfig(f"{name} names what is not read: {', '.join(unknown)}.")
+        raise InvalidConfig(
+            f"{name} lists partitions that the query does not read: {', '.join(unknown)}."
+        )
 
 
-def parse_by_partition(name: str, text: str, *, least: int = EARLIEST) -> Offsets:
+def parse_by_partition(name: str, text: str, *, minimum: int = EARLIEST) -> Offsets:
     try:
-        read = json.loads(text)
+        parsed = json.loads(text)
         found = {
-            TopicPartition(topic, int(partition)): _whole(number)
-            for topic, numbers in read.items()
+            TopicPartition(topic, int(partition)): _integer(number)
+            for topic, numbers in parsed.items()
             for partition, number in numbers.items()
         }
     except (ValueError, AttributeError, TypeError):
         raise InvalidConfig(
-            f'{name} must look like {{"topicA": {{"0": 23, "1": 42}}}}, not {text!r}.'
+            f'{name} must be JSON such as {{"topicA": {{"0": 23, "1": 42}}}}, not {text!r}.'
         ) from None
     for tp, number in found.items():
-        if number < least or tp.partition < 0:
-            raise InvalidConfig(f"{name} has {number} for {tp}, which is impossible.")
+        if number < minimum or tp.partition < 0:
+            raise InvalidConfig(f"{name} has the invalid value {number} for {tp}.")
     return found
 
 
-def _whole(number: object) -> int:
+def _integer(number: object) -> int:
     if isinstance(number, bool) or not isinstance(number, int):
         raise ValueError
     return number
@@ -109,7 +111,7 @@ def _whole(number: object) -> int:
 
 # ------------------------------------------------------------------------------------ checkpoints
 
-MOVED = "\N{LEFTWARDS ARROW}"
+START_OVERRIDES = "\N{LEFTWARDS ARROW}"
 """Key for the offsets at which a batch starts, next to the topics of its end offset.
 
 They override the previous end offset, in a query's first batch and for partitions whose group was
@@ -127,19 +129,19 @@ def from_json(read: Mapping[str, Any]) -> Offsets:
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, numbers in read.items()
-        if topic != MOVED
+        if topic != START_OVERRIDES
         for partition, offset in numbers.items()
     }
 
 
-def with_moved(
-    end: Mapping[TopicPartition, int], moved: Mapping[TopicPartition, int]
+def with_start_overrides(
+    end: Mapping[TopicPartition, int], overrides: Mapping[TopicPartition, int]
 ) -> dict[str, Any]:
     made = to_json(end)
-    if moved:
-        made[MOVED] = to_json(moved)
+    if overrides:
+        made[START_OVERRIDES] = to_json(overrides)
     return made
 
 
-def moved_in(read: Mapping[str, Any]) -> Offsets:
-    return from_json(read.get(MOVED, {}))
+def start_overrides_in(read: Mapping[str, Any]) -> Offsets:
+    return from_json(read.get(START_OVERRIDES, {}))

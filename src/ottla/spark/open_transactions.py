@@ -19,10 +19,10 @@ ONGOING = "Ongoing"
 
 async def open_transactions(cluster: Cluster) -> dict[str, TransactionListing]:
     """Return the open transactions by transactional ID."""
-    return await cluster.retrying(lambda: _listed(cluster), what="listing transactions")
+    return await cluster.retrying(lambda: _list_once(cluster), what="listing transactions")
 
 
-async def _listed(cluster: Cluster) -> dict[str, TransactionListing]:
+async def _list_once(cluster: Cluster) -> dict[str, TransactionListing]:
     before = await _coordinators(cluster)
     try:
         listed = await list_transactions(
@@ -35,10 +35,10 @@ async def _listed(cluster: Cluster) -> dict[str, TransactionListing]:
         )
     except ClientError as error:
         if error.code == ErrorCode.BROKER_NOT_AVAILABLE:
-            raise _moved() from error
+            raise _coordinators_moved() from error
         raise
     if before != await _coordinators(cluster):
-        raise _moved()
+        raise _coordinators_moved()
     return listed
 
 
@@ -50,9 +50,9 @@ async def _coordinators(cluster: Cluster) -> dict[int, int]:
         return dict(enumerate(sorted(metadata.nodes)))
     found = {each: metadata.leader(STATE_TOPIC, each) for each in range(topic.partition_count)}
     if not set(found.values()) <= set(metadata.nodes):
-        raise _moved()
+        raise _coordinators_moved()
     return found
 
 
-def _moved() -> ClientError:
+def _coordinators_moved() -> ClientError:
     return error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -38,21 +38,21 @@ SOURCE_OPTIONS = (
     "fetchOffset.retryIntervalMs", "group.id", "resumeFrom", "profile",
 )  # fmt: skip
 SINK_OPTIONS = ("topic", "includeHeaders", "delivery", "commitTopic", "profile")
-OF_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
+SPARK_OPTIONS = frozenset({"checkpointlocation", "path", "queryname"})
 """Options that Spark itself passes to every source or sink."""
 
-NOT_FOR_SOURCES = {
-    "group.instance.id": "a query is no member of its group",
+UNSUPPORTED_IN_SOURCES = {
+    "group.instance.id": "a query is not a member of its group",
     "auto.offset.reset": "use startingOffsets",
-    "enable.auto.commit": "set group.id, and offsets are committed after each batch",
+    "enable.auto.commit": "set group.id to commit offsets after each batch",
     "key.deserializer": "keys are bytes; cast them in the query",
     "value.deserializer": "values are bytes; cast them in the query",
-    "interceptor.classes": "there are none here",
+    "interceptor.classes": "interceptors are not supported",
 }
-NOT_FOR_SINKS = {
+UNSUPPORTED_IN_SINKS = {
     "key.serializer": "keys are strings or binary; cast them in the query",
     "value.serializer": "values are strings or binary; cast them in the query",
-    "interceptor.classes": "there are none here",
+    "interceptor.classes": "interceptors are not supported",
 }
 
 CHECKPOINT, GROUP, RESET = "checkpoint", "group", "reset"
@@ -87,7 +87,7 @@ class SourceOptions:
     ending: Bound
     client: dict[str, str]
     """Properties of the client, by their Kafka names."""
-    latest_where_no_time: bool = False
+    latest_if_no_match: bool = False
     """startingOffsetsByTimestampStrategy: start at the end instead of failing."""
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -100,8 +100,8 @@ class SourceOptions:
     offset_retries: int = 3
     offset_retry_interval_ms: int = 10
     group_id: str | None = None
-    group_wins: bool = False
-    reset_wins: bool = False
+    resumes_from_group: bool = False
+    resumes_from_reset: bool = False
     """resumeFrom=reset: a new query, and no other, starts at group offsets that a tool has set."""
 
     def config(self) -> ConsumerConfig:
@@ -122,23 +122,23 @@ class SinkOptions:
         return ProducerConfig.of(None, self.client, {})
 
 
-def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
+def source_options(raw_options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
     """Parse the options of the source; raise InvalidConfig for the first invalid one."""
-    options = _Given(given, SOURCE_OPTIONS)
-    kafka = options.client(ConsumerConfig, NOT_FOR_SOURCES)
+    options = _OptionParser(raw_options, SOURCE_OPTIONS)
+    kafka = options.client(ConsumerConfig, UNSUPPORTED_IN_SOURCES)
     group_id = options.text("group.id") or kafka.get("group.id") or None
     kafka.pop("group.id", None)
     kafka.setdefault("client.id", options.text("groupIdPrefix") or "ottla-spark")
     kafka.setdefault("max.partition.fetch.bytes", str(FETCH_BYTES))
     resume = options.one_of("resumeFrom", (CHECKPOINT, GROUP, RESET), CHECKPOINT)
     if resume != CHECKPOINT and group_id is None:
-        raise InvalidConfig(f"resumeFrom={resume} needs a group: set kafka.group.id.")
+        raise InvalidConfig(f"resumeFrom={resume} needs a consumer group. Set kafka.group.id.")
     strategy = options.one_of("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     max_offsets = options.count("maxOffsetsPerTrigger")
     min_offsets = options.count("minOffsetsPerTrigger")
     if max_offsets is not None and min_offsets is not None and min_offsets > max_offsets:
         raise InvalidConfig(
-            f"minOffsetsPerTrigger ({min_offsets}) must not be more than "
+            f"minOffsetsPerTrigger ({min_offsets}) must not exceed "
             f"maxOffsetsPerTrigger ({max_offsets})."
         )
     return SourceOptions(
@@ -146,7 +146,7 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
         starting=_starting(options, is_streaming=is_streaming),
         ending=_ending(options, is_streaming=is_streaming),
         client=kafka,
-        latest_where_no_time=strategy == "latest",
+        latest_if_no_match=strategy == "latest",
         max_offsets_per_trigger=max_offsets,
         min_offsets_per_trigger=min_offsets,
         max_trigger_delay_ms=options.duration_ms("maxTriggerDelay", DEFAULT_MAX_TRIGGER_DELAY_MS),
@@ -158,27 +158,28 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
         offset_retries=options.count("fetchOffset.numRetries") or 3,
         offset_retry_interval_ms=options.duration_ms("fetchOffset.retryIntervalMs", 10),
         group_id=group_id,
-        group_wins=resume == GROUP,
-        reset_wins=resume == RESET,
+        resumes_from_group=resume == GROUP,
+        resumes_from_reset=resume == RESET,
     )
 
 
-def sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
+def sink_options(raw_options: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
     """Parse the options of the sink.
 
     By default, streams are written exactly once and batch queries at least once."""
-    options = _Given(given, SINK_OPTIONS)
-    kafka = options.client(ProducerConfig, NOT_FOR_SINKS)
+    options = _OptionParser(raw_options, SINK_OPTIONS)
+    kafka = options.client(ProducerConfig, UNSUPPORTED_IN_SINKS)
     default = EXACTLY_ONCE if is_streaming else AT_LEAST_ONCE
     delivery = options.one_of("delivery", (EXACTLY_ONCE, AT_LEAST_ONCE), default)
     is_exactly_once = delivery == EXACTLY_ONCE
     transactional_id = kafka.pop("transactional.id", None)
     if transactional_id is None:
-        transactional_id = _name_of(options.given.get("checkpointlocation"))
+        transactional_id = _transactional_id_for(options.values.get("checkpointlocation"))
     if is_exactly_once and is_streaming and transactional_id is None:
         raise InvalidConfig(
-            "An exactly-once query needs a name that outlives a restart: set checkpointLocation "
-            "as an option of the writer, or kafka.transactional.id, or delivery=at-least-once."
+            "An exactly-once query needs a transactional ID that stays the same after a restart. "
+            "Set checkpointLocation as an option of the writer, or kafka.transactional.id, or use "
+            "delivery=at-least-once."
         )
     kafka.setdefault("client.id", "ottla-spark")
     kafka.setdefault("retry.backoff.ms", "20")
@@ -194,41 +195,45 @@ def sink_options(given: Mapping[str, str], *, is_streaming: bool) -> SinkOptions
     )
     config = made.config()
     if is_exactly_once and not config.is_idempotent:
-        raise InvalidConfig("delivery=exactly-once needs kafka.acks=all and kafka.retries above 0.")
+        raise InvalidConfig(
+            "delivery=exactly-once needs kafka.acks=all and kafka.retries greater than 0."
+        )
     return made
 
 
-def _name_of(checkpoint: str | None) -> str | None:
+def _transactional_id_for(checkpoint: str | None) -> str | None:
     """Derive a query's name from its checkpoint location, independent of how that is written."""
     if not checkpoint:
         return None
-    place = re.sub(r"^file:/*", "/", checkpoint.strip()).rstrip("/")
-    return f"ottla-spark-{hashlib.sha256(place.encode()).hexdigest()[:20]}"
+    location = re.sub(r"^file:/*", "/", checkpoint.strip()).rstrip("/")
+    return f"ottla-spark-{hashlib.sha256(location.encode()).hexdigest()[:20]}"
 
 
 # --------------------------------------------------------------------------- subscription, bounds
 
 
-def _subscription(options: _Given) -> Subscription:
+def _subscription(options: _OptionParser) -> Subscription:
     named = [name for name in ("subscribe", "subscribePattern", "assign") if options.text(name)]
     if len(named) != 1:
-        found = " and ".join(named) if named else "none of them"
+        found = " and ".join(named) if named else "none"
         raise InvalidConfig(
-            "Exactly one of subscribe, subscribePattern and assign says what to read; "
-            f"there is {found}."
+            "Set exactly one of the options subscribe, subscribePattern and assign. "
+            f"Found: {found}."
         )
     text = options.text(named[0])
     assert text is not None
     if named[0] == "subscribe":
         topics = tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
         if not topics:
-            raise InvalidConfig("subscribe names no topic.")
+            raise InvalidConfig("subscribe lists no topics.")
         return Subscription(topics=topics)
     if named[0] == "subscribePattern":
         try:
             re.compile(text)
         except re.error as error:
-            raise InvalidConfig(f"subscribePattern is no regular expression: {error}.") from None
+            raise InvalidConfig(
+                f"subscribePattern is not a valid regular expression: {error}."
+            ) from None
         return Subscription(pattern=text)
     return Subscription(partitions=_assignment(text))
 
@@ -237,16 +242,16 @@ def _assignment(text: str) -> tuple[TopicPartition, ...]:
     example = '{"topicA": [0, 1], "topicB": [2]}'
     try:
         read = json.loads(text)
-        found = [TopicPartition(topic, int(each)) for topic, each_of in read.items()
-                 for each in each_of]  # fmt: skip
+        found = [TopicPartition(topic, int(each)) for topic, numbers in read.items()
+                 for each in numbers]  # fmt: skip
     except (ValueError, AttributeError, TypeError):
-        raise InvalidConfig(f"assign must look like {example}, not {text!r}.") from None
+        raise InvalidConfig(f"assign must be JSON such as {example}, not {text!r}.") from None
     if not found:
-        raise InvalidConfig(f"assign names no partition; it looks like {example}.")
+        raise InvalidConfig(f"assign lists no partitions. Use JSON such as {example}.")
     return tuple(sorted(set(found)))
 
 
-def _starting(options: _Given, *, is_streaming: bool) -> Bound:
+def _starting(options: _OptionParser, *, is_streaming: bool) -> Bound:
     at_time = _by_time(options, "startingTimestamp", "startingOffsetsByTimestamp")
     if at_time is not None:
         return at_time
@@ -256,7 +261,7 @@ def _starting(options: _Given, *, is_streaming: bool) -> Bound:
     if text.lower() == "latest":
         if not is_streaming:
             raise InvalidConfig(
-                "startingOffsets=latest would read nothing in a batch query: use earliest or JSON."
+                "startingOffsets=latest would read nothing in a batch query. Use earliest or JSON."
             )
         return Latest()
     offsets = parse_by_partition("startingOffsets", text)
@@ -265,12 +270,14 @@ def _starting(options: _Given, *, is_streaming: bool) -> Bound:
     return AtOffsets(offsets)
 
 
-def _ending(options: _Given, *, is_streaming: bool) -> Bound:
+def _ending(options: _OptionParser, *, is_streaming: bool) -> Bound:
     names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
     if is_streaming:
         for name in names:
             if options.text(name):
-                raise InvalidConfig(f"{name} is for batch queries: a stream has no end.")
+                raise InvalidConfig(
+                    f"{name} applies only to batch queries, because a stream has no end."
+                )
         return Latest()
     at_time = _by_time(options, "endingTimestamp", "endingOffsetsByTimestamp")
     if at_time is not None:
@@ -279,27 +286,29 @@ def _ending(options: _Given, *, is_streaming: bool) -> Bound:
     if text.lower() == "latest":
         return Latest()
     if text.lower() == "earliest":
-        raise InvalidConfig("endingOffsets=earliest would read nothing: use latest or JSON.")
+        raise InvalidConfig("endingOffsets=earliest would read nothing. Use latest or JSON.")
     offsets = parse_by_partition("endingOffsets", text)
     if -2 in offsets.values():
         raise InvalidConfig("endingOffsets cannot be -2 (earliest).")
     return AtOffsets(offsets)
 
 
-def _by_time(options: _Given, of_all: str, by_partition: str) -> AtTimestamps | None:
-    text = options.text(of_all)
+def _by_time(options: _OptionParser, for_all: str, by_partition: str) -> AtTimestamps | None:
+    text = options.text(for_all)
     if text is not None:
         try:
             time_ms = int(text)
         except ValueError:
             time_ms = -1
         if time_ms < 0:
-            raise InvalidConfig(f"{of_all} is a time in ms since 1970, not {text!r}.")
+            raise InvalidConfig(
+                f"{for_all} must be a time in milliseconds since the epoch, not {text!r}."
+            )
         return AtTimestamps(time_ms, {})
     text = options.text(by_partition)
     if text is None:
         return None
-    return AtTimestamps(None, parse_by_partition(by_partition, text, least=0))
+    return AtTimestamps(None, parse_by_partition(by_partition, text, minimum=0))
 
 
 # ------------------------------------------------------------------------------- reading options
@@ -309,34 +318,38 @@ _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3
 
 
 @dataclass
-class _Given:
-    given: Mapping[str, str]
+class _OptionParser:
+    values: Mapping[str, str]
     names: tuple[str, ...]
     _known: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.given = {name.lower(): value for name, value in self.given.items()}
+        self.values = {name.lower(): value for name, value in self.values.items()}
         self._known = {name.lower(): name for name in self.names}
-        for name in self.given:
-            if name not in self._known and name not in OF_SPARK and not name.startswith("kafka."):
-                raise InvalidConfig(f"There is no option {name}{self._instead(name)}")
+        for name in self.values:
+            if (
+                name not in self._known
+                and name not in SPARK_OPTIONS
+                and not name.startswith("kafka.")
+            ):
+                raise InvalidConfig(f"Unknown option '{name}'.{self._suggestion(name)}")
 
-    def _instead(self, name: str) -> str:
+    def _suggestion(self, name: str) -> str:
         candidates = [*self._known, "kafka.bootstrap.servers"]
-        near = difflib.get_close_matches(name, candidates, 1)
-        if near:
-            return f"; did you mean {self._known.get(near[0], near[0])}?"
+        matches = difflib.get_close_matches(name, candidates, 1)
+        if matches:
+            return f" Did you mean {self._known.get(matches[0], matches[0])}?"
         if f"kafka.{name}" in {f"kafka.{each}" for each in _client_names()}:
-            return f"; did you mean kafka.{name}?"
-        return "."
+            return f" Did you mean kafka.{name}?"
+        return ""
 
     def text(self, name: str) -> str | None:
-        return self.given.get(name.lower()) or None
+        return self.values.get(name.lower()) or None
 
     def one_of(self, name: str, choices: tuple[str, ...], default: str) -> str:
         value = (self.text(name) or default).strip().lower().replace("_", "-")
         if value not in choices:
-            raise InvalidConfig(f"{name} is {' or '.join(choices)}, not {self.text(name)!r}.")
+            raise InvalidConfig(f"{name} must be {' or '.join(choices)}, not {self.text(name)!r}.")
         return value
 
     def boolean(self, name: str, default: bool) -> bool:
@@ -344,7 +357,7 @@ class _Given:
         if text is None:
             return default
         if text.strip().lower() not in ("true", "false"):
-            raise InvalidConfig(f"{name} is true or false, not {text!r}.")
+            raise InvalidConfig(f"{name} must be true or false, not {text!r}.")
         return text.strip().lower() == "true"
 
     def count(self, name: str) -> int | None:
@@ -352,7 +365,7 @@ class _Given:
         if text is None:
             return None
         if not text.strip().isdecimal() or int(text) < 1:
-            raise InvalidConfig(f"{name} is a whole number above 0, not {text!r}.")
+            raise InvalidConfig(f"{name} must be an integer greater than 0, not {text!r}.")
         return int(text)
 
     def duration_ms(self, name: str, default_ms: int) -> int:
@@ -361,33 +374,35 @@ class _Given:
             return default_ms
         found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
         if found is None or (found[2] or "ms") not in _UNITS_MS:
-            raise InvalidConfig(f"{name} is a duration such as 500ms, 10s or 15m, not {text!r}.")
+            raise InvalidConfig(
+                f"{name} must be a duration such as 500ms, 10s or 15m, not {text!r}."
+            )
         return int(int(found[1]) * _UNITS_MS[found[2] or "ms"])
 
-    def client(self, kind: type[CommonConfig], refused: Mapping[str, str]) -> dict[str, str]:
+    def client(self, kind: type[CommonConfig], unsupported: Mapping[str, str]) -> dict[str, str]:
         """Return the client's properties: those of the profile, overridden by `kafka.*` options."""
         found: dict[str, str] = {}
         profile = self.text("profile")
         if profile is not None:
-            of_some_client = _client_names()
+            client_names = _client_names()
             loaded = load_properties(profile)
-            found |= {name: text for name, text in loaded.items() if name in of_some_client}
-            for name in refused:
+            found |= {name: text for name, text in loaded.items() if name in client_names}
+            for name in unsupported:
                 found.pop(name, None)
         table = table_of(kind)
-        for option, value in self.given.items():
+        for option, value in self.values.items():
             if not option.startswith("kafka.") or option in self._known:
                 continue
             name = option.removeprefix("kafka.")
-            if name in refused:
-                raise InvalidConfig(f"{option} cannot be set: {refused[name]}.")
+            if name in unsupported:
+                raise InvalidConfig(f"{option} cannot be set: {unsupported[name]}.")
             if name not in table:
                 nearest = table.nearest(name)
-                instead = "." if nearest is None else f"; did you mean kafka.{nearest}?"
-                raise InvalidConfig(f"The client has no property {name}{instead}")
+                suggestion = "" if nearest is None else f" Did you mean kafka.{nearest}?"
+                raise InvalidConfig(f"Unknown client property '{name}'.{suggestion}")
             found[name] = value
         if not found.get("bootstrap.servers"):
-            raise InvalidConfig("kafka.bootstrap.servers must say where the brokers are.")
+            raise InvalidConfig("Set kafka.bootstrap.servers to the addresses of the brokers.")
         checked: Any = kind.of(None, found, {})
         del checked
         return found

@@ -2,10 +2,10 @@
 
 The arithmetic is that of Spark's own Kafka source, so that the same options give the same result:
 
-    split         maxRecordsPerPartition first; then minPartitions, cutting large ranges in
-                  proportion
-    rate_limited  maxOffsetsPerTrigger, divided in proportion to the available records
-    Patience      minOffsetsPerTrigger: wait for that many records, at most maxTriggerDelay
+    split             maxRecordsPerPartition first; then minPartitions, cutting large ranges in
+                      proportion
+    rate_limited      maxOffsetsPerTrigger, divided in proportion to the available records
+    TriggerThreshold  minOffsetsPerTrigger: wait for that many records, at most maxTriggerDelay
 
 A partition that is new to a query starts at offset 0. If its first records no longer exist, that
 counts as data loss, like all records that retention deletes before they are read (`losses`)."""
@@ -50,12 +50,12 @@ def ranges_between(
 def losses(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[str]:
     """Describe the partitions and offsets that were to be read and no longer exist."""
     found = [
-        f"partition {tp} is gone (it was to be read from offset {offset})"
+        f"partition {tp} no longer exists (next offset to read: {offset})"
         for tp, offset in sorted(start.items())
         if tp not in end
     ]
     found += [
-        f"partition {tp} ends at offset {end[tp]}, before {offset}, up to which it was read"
+        f"partition {tp} ends at offset {end[tp]}, but the query has read it up to {offset}"
         for tp, offset in sorted(start.items())
         if tp in end and end[tp] < offset
     ]
@@ -68,29 +68,33 @@ def split(
     whole = [each for each in ranges if each.size > 0]
     if max_records is not None:
         whole = [
-            part for each in whole for part in _cut(each, math.ceil(each.size / max_records))
-        ]  # fmt: skip
+            part
+            for each in whole
+            for part in _split_evenly(each, math.ceil(each.size / max_records))
+        ]
     if min_partitions is None or min_partitions <= len(whole):
         return whole
     total = sum(each.size for each in whole)
-    small = [each for each in whole if _share(each.size, total, min_partitions) == 1]
+    small = [each for each in whole if _proportional_parts(each.size, total, min_partitions) == 1]
     large_total = total - sum(each.size for each in small)
     large_parts = max(min_partitions - len(small), 1)
     return [
         part
         for each in whole
         for part in (
-            [each] if each in small else _cut(each, _share(each.size, large_total, large_parts))
+            [each]
+            if each in small
+            else _split_evenly(each, _proportional_parts(each.size, large_total, large_parts))
         )
     ]
 
 
-def _share(size: int, total: int, parts: int) -> int:
+def _proportional_parts(size: int, total: int, parts: int) -> int:
     # Java rounds halves up.
     return max(math.floor(size / total * parts + 0.5), 1)
 
 
-def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+def _split_evenly(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     made: list[OffsetRange] = []
     start, left = whole.start, whole.size
     for part in range(parts):
@@ -123,14 +127,14 @@ def rate_limited(
 
 
 @dataclass
-class Patience:
+class TriggerThreshold:
     """Decision whether there are enough records for a batch."""
 
     min_records: int | None
     max_delay_ms: int
     last_batch_ms: int = 0
 
-    def is_enough(
+    def is_reached(
         self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], now_ms: int
     ) -> bool:
         if self.min_records is None:

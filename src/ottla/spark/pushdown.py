@@ -35,15 +35,15 @@ class Conditions:
     topics: set[str] | None = None
     """Topics to read, or None for all."""
     partitions: list[Filter] = field(default_factory=list)
-    least_offset: int = 0
+    min_offset: int = 0
     end_offset: int = MAX_OFFSET
-    least_time_ms: int | None = None
+    min_timestamp_ms: int | None = None
 
-    def take(self, filters: Iterable[Filter]) -> list[Filter]:
+    def push_down(self, filters: Iterable[Filter]) -> list[Filter]:
         """Use the filters that can be pushed down; return those that Spark must still evaluate."""
-        return [each for each in filters if not self._take(each)]
+        return [each for each in filters if not self._push_one(each)]
 
-    def _take(self, condition: Filter) -> bool:
+    def _push_one(self, condition: Filter) -> bool:
         attribute: tuple[str, ...] = getattr(condition, "attribute", ())
         value = getattr(condition, "value", None)
         if len(attribute) != 1:
@@ -54,17 +54,17 @@ class Conditions:
         if value is None:
             return False
         if column == "topic":
-            return self._take_topics(condition, value)
-        if column == "partition" and _is_whole(value):
+            return self._push_topics(condition, value)
+        if column == "partition" and _is_integer(value):
             self.partitions.append(condition)
             return isinstance(condition, _COMPARISONS)
-        if column == "offset" and _is_whole(value):
-            return self._take_offset(condition, value)
+        if column == "offset" and _is_integer(value):
+            return self._push_offset(condition, value)
         if column == "timestamp":
-            self._take_time(condition, value)
+            self._push_timestamp(condition, value)
         return False
 
-    def _take_topics(self, condition: Filter, value: Any) -> bool:
+    def _push_topics(self, condition: Filter, value: Any) -> bool:
         if isinstance(condition, EqualTo):
             chosen = {value}
         elif isinstance(condition, In):
@@ -74,46 +74,46 @@ class Conditions:
         self.topics = chosen if self.topics is None else self.topics & chosen
         return True
 
-    def _take_offset(self, condition: Filter, value: Any) -> bool:
+    def _push_offset(self, condition: Filter, value: Any) -> bool:
         if isinstance(condition, In):
             chosen = [each for each in value if each is not None] or [-1]
-            self._between(min(chosen), max(chosen) + 1)
+            self._narrow_offsets(min(chosen), max(chosen) + 1)
             return False
         if isinstance(condition, EqualTo):
-            self._between(value, value + 1)
+            self._narrow_offsets(value, value + 1)
         elif isinstance(condition, GreaterThan):
-            self._between(value + 1, MAX_OFFSET)
+            self._narrow_offsets(value + 1, MAX_OFFSET)
         elif isinstance(condition, GreaterThanOrEqual):
-            self._between(value, MAX_OFFSET)
+            self._narrow_offsets(value, MAX_OFFSET)
         elif isinstance(condition, LessThan):
-            self._between(0, value)
+            self._narrow_offsets(0, value)
         elif isinstance(condition, LessThanOrEqual):
-            self._between(0, value + 1)
+            self._narrow_offsets(0, value + 1)
         else:
             return False
         return True
 
-    def _between(self, least: int, end: int) -> None:
-        self.least_offset = max(self.least_offset, least)
+    def _narrow_offsets(self, minimum: int, end: int) -> None:
+        self.min_offset = max(self.min_offset, minimum)
         self.end_offset = min(self.end_offset, end)
 
-    def _take_time(self, condition: Filter, value: Any) -> None:
+    def _push_timestamp(self, condition: Filter, value: Any) -> None:
         if isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual) and isinstance(
             value, datetime
         ):
             moment = value if value.tzinfo is not None else value.astimezone()
             ms = (moment - _EPOCH) // _MILLISECOND
-            self.least_time_ms = max(ms, self.least_time_ms or 0)
+            self.min_timestamp_ms = max(ms, self.min_timestamp_ms or 0)
 
-    def wants(self, tp: TopicPartition) -> bool:
+    def includes(self, tp: TopicPartition) -> bool:
         if self.topics is not None and tp.topic not in self.topics:
             return False
-        return all(_holds(each, tp.partition) for each in self.partitions)
+        return all(_matches(each, tp.partition) for each in self.partitions)
 
     def narrow(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
-        kept = [tp for tp in end if self.wants(tp)]
+        kept = [tp for tp in end if self.includes(tp)]
         return (
-            {tp: max(start[tp], self.least_offset) for tp in kept},
+            {tp: max(start[tp], self.min_offset) for tp in kept},
             {tp: min(end[tp], self.end_offset) for tp in kept},
         )
 
@@ -123,13 +123,13 @@ _NEVER_NULL = frozenset({"topic", "partition", "offset"})
 _COMPARISONS = (EqualTo, In, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     if isinstance(value, tuple | list):
-        return all(each is None or _is_whole(each) for each in value)
+        return all(each is None or _is_integer(each) for each in value)
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _holds(condition: Filter, number: int) -> bool:
+def _matches(condition: Filter, number: int) -> bool:
     value = getattr(condition, "value", None)
     if isinstance(condition, EqualTo):
         return bool(number == value)

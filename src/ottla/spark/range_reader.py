@@ -33,7 +33,7 @@ class DataLoss(UserError):
     """Records that a query was to read no longer exist."""
 
 
-class Fetched(NamedTuple):
+class FetchedRecords(NamedTuple):
     records: Buffer
     aborted: list[tuple[int, int]] | None
     next_offset: int
@@ -44,7 +44,7 @@ class RangeReader:
         self,
         client: SharedClient,
         config: ConsumerConfig,
-        wanted: OffsetRange,
+        offset_range: OffsetRange,
         columns: list[str],
         *,
         fail_on_data_loss: bool,
@@ -52,9 +52,9 @@ class RangeReader:
     ) -> None:
         self._client = client
         self._config = config
-        self._tp = TopicPartition(wanted.topic, wanted.partition)
-        self._position = wanted.start
-        self._end = wanted.end
+        self._tp = TopicPartition(offset_range.topic, offset_range.partition)
+        self._position = offset_range.start
+        self._end = offset_range.end
         self._columns = columns
         self._fail_on_data_loss = fail_on_data_loss
         self._timeout_ms = timeout_ms
@@ -64,16 +64,16 @@ class RangeReader:
         """Yield decoded record batches."""
         from ottla.wire.records.columnar.decode import decode_fetch
 
-        coming = self._client.start(self._fetch(self._position))
+        next_fetch = self._client.start(self._fetch(self._position))
         while self._position < self._end:
             try:
-                fetched = coming.result()
+                fetched = next_fetch.result()
             except (OffsetOutOfRange, UnknownTopic) as error:
-                self._position = self._after_loss(error)
-                coming = self._client.start(self._fetch(self._position))
+                self._position = self._offset_after_loss(error)
+                next_fetch = self._client.start(self._fetch(self._position))
                 continue
             if fetched.next_offset < self._end:
-                coming = self._client.start(self._fetch(fetched.next_offset))
+                next_fetch = self._client.start(self._fetch(fetched.next_offset))
             try:
                 for part in decode_fetch(
                     fetched.records,
@@ -92,42 +92,44 @@ class RangeReader:
 
     # ---------------------------------------------------------------------------- data loss
 
-    def _after_loss(self, error: ClientError) -> int:
+    def _offset_after_loss(self, error: ClientError) -> int:
         """Return the offset at which to continue, or raise DataLoss."""
         start, end = 0, 0
         if not isinstance(error, UnknownTopic):
-            start, end = self._client.run(_limits(self._client.cluster, self._tp))
+            start, end = self._client.run(_log_bounds(self._client.cluster, self._tp))
         if start <= self._position <= end:
             return self._position  # a new leader had to catch up first
         what = (
-            f"{self._tp} does not exist any more"
+            "the partition no longer exists"
             if isinstance(error, UnknownTopic)
-            else f"{self._tp} now has offsets {start} to {end}"
+            else f"the partition now has offsets {start} to {end}"
         )
-        sentence = (
-            f"Offsets {self._position} to {self._end} of {self._tp} were to be read, and {what}: "
-            "records were deleted, or the topic was made anew."
+        message = (
+            f"Cannot read offsets {self._position} to {self._end} of {self._tp}: {what}. "
+            "Records were deleted, or the topic was recreated."
         )
         if self._fail_on_data_loss:
-            raise DataLoss(f"{sentence} failOnDataLoss=false would go on with what is left.")
-        logger.warning("%s", sentence)
+            raise DataLoss(
+                f"{message} Set failOnDataLoss=false to continue with the remaining records."
+            )
+        logger.warning("%s", message)
         return start if self._position < start < self._end else self._end
 
     # ------------------------------------------------------------------------------ fetching
 
-    async def _fetch(self, offset: int) -> Fetched:
+    async def _fetch(self, offset: int) -> FetchedRecords:
         cluster = self._client.cluster
         if offset >= self._end:
-            return Fetched(b"", None, offset)
+            return FetchedRecords(b"", None, offset)
         return await cluster.retrying(
             lambda: self._fetch_once(cluster, offset),
             timeout_ms=self._timeout_ms,
             what=f"reading {self._tp} from offset {offset}",
         )
 
-    async def _fetch_once(self, cluster: Cluster, offset: int) -> Fetched:
+    async def _fetch_once(self, cluster: Cluster, offset: int) -> FetchedRecords:
         tp, config = self._tp, self._config
-        told = await fetch_partition(
+        partition = await fetch_partition(
             cluster,
             tp,
             offset,
@@ -136,22 +138,22 @@ class RangeReader:
             isolation=config.isolation,
             rack=config.client_rack,
         )
-        next_offset = _end_of(told.records or b"", offset)
+        next_offset = _next_offset(partition.records or b"", offset)
         if next_offset == offset:
             raise error_for(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
-                f"nothing was given from offset {offset} on, though it ends at {self._end}",
+                f"the fetch returned no batch at offset {offset}, before the end at {self._end}",
                 topic=tp.topic,
                 partition=tp.partition,
             )
         aborted = None
         if config.isolation:
-            told_aborted = told.aborted_transactions or ()
-            aborted = [(each.producer_id, each.first_offset) for each in told_aborted]
-        return Fetched(told.records, aborted, next_offset)
+            transactions = partition.aborted_transactions or ()
+            aborted = [(each.producer_id, each.first_offset) for each in transactions]
+        return FetchedRecords(partition.records, aborted, next_offset)
 
 
-async def _limits(cluster: Cluster, tp: TopicPartition) -> tuple[int, int]:
+async def _log_bounds(cluster: Cluster, tp: TopicPartition) -> tuple[int, int]:
     found = []
     for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
         listed = await list_offsets(cluster, {tp: spec}, IsolationLevel.READ_UNCOMMITTED)
@@ -159,7 +161,7 @@ async def _limits(cluster: Cluster, tp: TopicPartition) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _end_of(records: Buffer, offset: int) -> int:
+def _next_offset(records: Buffer, offset: int) -> int:
     """Return the offset after the last complete batch, from the headers alone."""
     end = offset
     try:

@@ -59,24 +59,24 @@ def source_schema(include_headers: bool) -> StructType:
     return StructType([*FIELDS, HEADERS] if include_headers else list(FIELDS))
 
 
-def check_schema(asked: StructType) -> None:
+def check_schema(requested: StructType) -> None:
     """Raise InvalidConfig unless a user's schema consists of known columns with their types."""
     known = {each.name: each for each in (*FIELDS, HEADERS)}
-    for each in asked.fields:
+    for each in requested.fields:
         if each.name not in known:
             raise InvalidConfig(
-                f"A topic has no column {each.name}; it has {', '.join(known)}. "
-                "ottla.spark.table() reads values as columns."
+                f"Unknown column '{each.name}'. The columns of a topic are {', '.join(known)}. "
+                "Use ottla.spark.table() to read the fields of values as columns."
             )
         expected = known[each.name].dataType
         if each.dataType != expected:
             raise InvalidConfig(
-                f"The column {each.name} is {expected.simpleString()}, "
+                f"Column '{each.name}' is {expected.simpleString()}, "
                 f"not {each.dataType.simpleString()}."
             )
 
 
-class RowMaker:
+class RowConverter:
     """Converter from the records of one partition to rows of a schema."""
 
     def __init__(self, schema: StructType, topic: str, partition: int) -> None:

@@ -35,13 +35,13 @@ from pyspark.sql.types import StructType
 from ottla.base.errors import KafkaError, UserError
 from ottla.client.errors import InvalidConfig
 from ottla.spark import exactly_once
-from ottla.spark.decisions import Decision, Staged
-from ottla.spark.exactly_once import Run, sink_client
+from ottla.spark.decisions import Decision, StagedTransaction
+from ottla.spark.exactly_once import PreparedBatch, sink_client
 from ottla.spark.fingerprint import Fingerprint
 from ottla.spark.frozen_modules import freeze_modules
 from ottla.spark.options import SinkOptions, sink_options
 from ottla.spark.record_writer import RecordWriter
-from ottla.spark.transactions import Ended, Producer, init_producer
+from ottla.spark.transactions import EndResult, ProducerIdentity, init_producer
 
 logger = logging.getLogger(__name__)
 
@@ -63,22 +63,22 @@ class TaskWritten(WriterCommitMessage):
     """Message from a task to the driver."""
 
     task: int
-    staged: Staged | None = None
-    driver: Producer | None = None
+    staged: StagedTransaction | None = None
+    driver: ProducerIdentity | None = None
     query: str = ""
     is_replay: bool = False
     """Whether the batch was decided in an earlier run."""
     is_finished: bool = False
     """Whether this task's part of that batch is committed."""
-    follows_another: bool = False
+    follows_other_query: bool = False
     """Whether the name belonged to another query, whose last batch may be unfinished."""
 
 
 def batch_writer(
-    given: Mapping[str, str], schema: StructType, overwrite: bool
+    raw_options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
-    _refuse_overwrite(overwrite)
-    options = sink_options(given, is_streaming=False)
+    _reject_overwrite(overwrite)
+    options = sink_options(raw_options, is_streaming=False)
     check_columns(schema, options)
     if options.is_exactly_once:
         # A unique name, so that concurrent writes do not fence each other.
@@ -88,38 +88,40 @@ def batch_writer(
 
 
 def stream_writer(
-    given: Mapping[str, str], schema: StructType, overwrite: bool
+    raw_options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
     if overwrite:  # Spark's flag for the complete mode; it rejects the update mode itself
         raise InvalidConfig(
-            "A stream is written to topics with outputMode('append') only: write a table that "
+            "A stream can be written to topics only with outputMode('append'). Write a table that "
             "changes with outputMode('update') and foreachBatch(lambda rows, batch: "
             "rows.write.format('ottla').mode('append')…), or with ottla.streams."
         )
     freeze_modules()
-    options = sink_options(given, is_streaming=True)
+    options = sink_options(raw_options, is_streaming=True)
     check_columns(schema, options)
     return TopicStreamWriter(options, schema.fieldNames())
 
 
-def _refuse_overwrite(overwrite: bool) -> None:
+def _reject_overwrite(overwrite: bool) -> None:
     if overwrite:
-        raise InvalidConfig("A topic cannot be overwritten: use mode('append').")
+        raise InvalidConfig("A topic cannot be overwritten. Use mode('append').")
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
     names = {each.name: each.dataType.simpleString() for each in schema.fields}
     if "value" not in names:
-        there = ", ".join(names)
-        raise InvalidConfig(f"The rows must have a column value; they have {there}.")
+        present = ", ".join(names)
+        raise InvalidConfig(f"The rows have no column 'value'. Their columns: {present}.")
     if options.topic is None and "topic" not in names:
-        raise InvalidConfig("Say where the rows go: the option topic, or a column topic.")
+        raise InvalidConfig(
+            "The rows have no topic. Set the option topic, or add a column 'topic'."
+        )
     for name, allowed in _TYPES.items():
         if name == "topic" and options.topic is not None:
             continue
         if name in names and names[name] not in allowed:
             raise InvalidConfig(
-                f"The column {name} must be {' or '.join(allowed)}, not {names[name]}."
+                f"Column '{name}' must be {' or '.join(allowed)}, not {names[name]}."
             )
 
 
@@ -154,7 +156,7 @@ class RowsToRecords:
 
         topics = rows.pop("topic")
         if topics.null_count:
-            raise UserError("A row has no topic: fill the column topic, or set the option topic.")
+            raise UserError("A row has no topic. Fill the column 'topic', or set the option topic.")
         for topic in pc.unique(topics):
             chosen = pc.equal(topics, topic)
             self._write(
@@ -190,7 +192,7 @@ class RowsToRecords:
 
         numbers = pc.fill_null(named, -1).to_numpy(zero_copy_only=False)
         if len(numbers) and numbers.min() < -1:
-            raise UserError(f"A row is for partition {numbers.min()}, which cannot be.")
+            raise UserError(f"A row has the invalid partition {numbers.min()}.")
         return np.where(numbers >= 0, numbers, chosen)
 
 
@@ -211,19 +213,19 @@ def write_at_least_once(options: SinkOptions, names: list[str], iterator: Iterat
         raise
 
 
-def stage(
+def write_staged(
     options: SinkOptions,
     names: list[str],
     iterator: Iterator[Any],
     task: int,
     attempt: int,
-) -> Staged | None:
+) -> StagedTransaction | None:
     """Write a task's rows in a transaction and leave it open; return None without rows."""
     client, config = sink_client(options), options.config()
     name = exactly_once.task_id(options, task, attempt)
     fingerprint = Fingerprint()
     writer: RecordWriter | None = None
-    producer: Producer | None = None
+    producer: ProducerIdentity | None = None
     try:
         for batch in iterator:
             if not batch.num_rows:
@@ -239,18 +241,20 @@ def stage(
     except BaseException:
         if writer is not None and producer is not None:
             writer.stop()
-            _abort_quietly(options, Staged(task, producer, 0, ""))
+            _abort_quietly(options, StagedTransaction(task, producer, 0, ""))
         raise
     if producer is None:
         return None
-    return Staged(task, producer, fingerprint.rows, fingerprint.text())
+    return StagedTransaction(task, producer, fingerprint.rows, fingerprint.text())
 
 
-def _abort_quietly(options: SinkOptions, staged: Staged) -> None:
+def _abort_quietly(options: SinkOptions, staged: StagedTransaction) -> None:
     try:
         exactly_once.abort(options, [staged])
     except KafkaError as error:
-        logger.warning("%s could not be aborted: %s", staged.producer.transactional_id, error)
+        logger.warning(
+            "could not abort transaction %s: %s", staged.producer.transactional_id, error
+        )
 
 
 # --------------------------------------------------------------------------------------- batches
@@ -267,14 +271,14 @@ class TopicWriter(DataSourceArrowWriter):
         if not self._options.is_exactly_once:
             write_at_least_once(self._options, self._names, iterator)
             return TaskWritten(task)
-        return TaskWritten(task, stage(self._options, self._names, iterator, task, attempt))
+        return TaskWritten(task, write_staged(self._options, self._names, iterator, task, attempt))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _staged(messages)
         if staged:
             client = sink_client(self._options)
             decision = Decision("", 0, tuple(staged))
-            client.run(exactly_once.end_all(client.cluster, decision, staged))
+            client.run(exactly_once.commit_all(client.cluster, decision, staged))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _staged(messages)
@@ -289,11 +293,11 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, names: list[str]) -> None:
         self._options = options
         self._names = names
-        self._run: Run | None = None
+        self._prepared: PreparedBatch | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._options.is_exactly_once and self._run is None:
-            self._run = exactly_once.prepare(self._options)
+        if self._options.is_exactly_once and self._prepared is None:
+            self._prepared = exactly_once.prepare(self._options)
         return self.__dict__
 
     # ------------------------------------------------------------------------------- executors
@@ -304,64 +308,69 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         if not self._options.is_exactly_once:
             write_at_least_once(self._options, self._names, iterator)
             return TaskWritten(task)
-        assert self._run is not None, "what was sent here was prepared"
+        assert self._prepared is not None, "the driver prepares a writer before it sends it"
         batch, query = int(properties[BATCH_ID]), properties[QUERY_ID]
-        message = TaskWritten(task, None, self._run.driver, query)
-        decision = self._run.decision
+        message = TaskWritten(task, None, self._prepared.driver, query)
+        decision = self._prepared.decision
         if decision is None or decision.query != query or decision.batch < batch:
-            follows_another = decision is not None and decision.query != query
-            if decision is not None and follows_another:
+            follows_other_query = decision is not None and decision.query != query
+            if decision is not None and follows_other_query:
                 own = exactly_once.task_id(self._options, task, attempt)
                 for each in decision.transactions:
                     if each.producer.transactional_id == own:  # about to be reused
                         exactly_once.finish_task(self._options, each)
-            staged = stage(self._options, self._names, iterator, task, attempt)
-            return replace(message, staged=staged, follows_another=follows_another)
+            staged = write_staged(self._options, self._names, iterator, task, attempt)
+            return replace(message, staged=staged, follows_other_query=follows_other_query)
         if decision.batch > batch:
             raise exactly_once.BatchUndecidable(
-                f"Batch {batch} is to be written, and batch {decision.batch} of this query is "
-                "committed already: its checkpoint is older than its output. Start it with another "
-                "kafka.transactional.id to write again from there."
+                f"Batch {batch} cannot be written, because batch {decision.batch} of this query is "
+                "already committed: the checkpoint is older than the output. To write again from "
+                "this checkpoint, start the query with another kafka.transactional.id."
             )
-        return self._write_again(iterator, decision, replace(message, is_replay=True), attempt)
+        return self._finish_decided(iterator, decision, replace(message, is_replay=True), attempt)
 
-    def _write_again(
+    def _finish_decided(
         self, iterator: Iterator[Any], decision: Decision, message: TaskWritten, attempt: int
     ) -> WriterCommitMessage:
         """Finish this task's part of a batch that is already decided."""
-        before = decision.of_task(message.task)
+        before = decision.transaction_of(message.task)
         if before is None:
             _drain(iterator)
             return message
         end = exactly_once.finish_task(self._options, before)
-        if end is Ended.AS_ASKED:
+        if end is EndResult.COMPLETED:
             _drain(iterator)
             return replace(message, is_finished=True)
-        if end is Ended.FORGOTTEN:
-            raise exactly_once.undecidable(decision.batch, before, end, "and too long ago to tell")
-        staged = stage(self._options, self._names, iterator, message.task, attempt)
+        if end is EndResult.FORGOTTEN:
+            raise exactly_once.undecidable(
+                decision.batch, before, end, "so its outcome cannot be determined"
+            )
+        staged = write_staged(self._options, self._names, iterator, message.task, attempt)
         if staged is None or staged[2:] != before[2:]:
             if staged is not None:
                 _abort_quietly(self._options, staged)
             now = 0 if staged is None else staged.rows
             raise exactly_once.undecidable(
-                decision.batch, before, end, f"and the task now gives other rows ({now} of them)"
+                decision.batch,
+                before,
+                end,
+                f"and the task now produces different rows ({now} rows)",
             )
         return replace(message, staged=staged)
 
     # ---------------------------------------------------------------------------------- driver
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        told = [each for each in messages if isinstance(each, TaskWritten)]
-        if not told or told[0].driver is None:
+        results = [each for each in messages if isinstance(each, TaskWritten)]
+        if not results or results[0].driver is None:
             return
-        driver, query, staged = told[0].driver, told[0].query, _staged(messages)
-        if any(each.is_replay for each in told):
-            done = {each.task for each in told if each.is_finished}
+        driver, query, staged = results[0].driver, results[0].query, _staged(messages)
+        if any(each.is_replay for each in results):
+            done = {each.task for each in results if each.is_finished}
             exactly_once.finish_replay(self._options, driver, batchId, staged, done)
         elif staged:
-            if any(each.follows_another for each in told):
-                exactly_once.finish_last(self._options)
+            if any(each.follows_other_query for each in results):
+                exactly_once.finish_previous_query(self._options)
             exactly_once.commit(self._options, driver, Decision(query, batchId, tuple(staged)))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -379,7 +388,7 @@ def _task() -> tuple[int, int, Mapping[str, str]]:
     return context.partitionId(), context.attemptNumber(), context._localProperties or {}
 
 
-def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+def _staged(messages: list[WriterCommitMessage | None]) -> list[StagedTransaction]:
     return [
         each.staged
         for each in messages

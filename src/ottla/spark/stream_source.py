@@ -35,15 +35,22 @@ from ottla.base.errors import KafkaError
 from ottla.base.types import TopicPartition
 from ottla.client.errors import AuthorizationFailed, ClientError
 from ottla.spark.cluster_offsets import ClusterOffsets
-from ottla.spark.offsets import Latest, Offsets, from_json, moved_in, to_json, with_moved
+from ottla.spark.offsets import (
+    Latest,
+    Offsets,
+    from_json,
+    start_overrides_in,
+    to_json,
+    with_start_overrides,
+)
 from ottla.spark.options import SourceOptions
-from ottla.spark.plan import Patience, losses, ranges_between, rate_limited, split
+from ottla.spark.plan import TriggerThreshold, losses, ranges_between, rate_limited, split
 from ottla.spark.range_reader import DataLoss
 from ottla.spark.source import RangePartition, read_range
 
 logger = logging.getLogger(__name__)
 
-PARTITIONS_AGE_S = 1.0
+PARTITIONS_REFRESH_S = 1.0
 """Interval at which to look for new partitions and topics, in seconds."""
 
 
@@ -52,14 +59,16 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._offsets = ClusterOffsets(options)
-        self._patience = Patience(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
+        self._threshold = TriggerThreshold(
+            options.min_offsets_per_trigger, options.max_trigger_delay_ms
+        )
         self._partitions: list[TopicPartition] = []
         self._partitions_at = float("-inf")
         self._available_now: Offsets | None = None
         self._latest: Offsets | None = None
         self._committed: dict[str, Any] | None = None
         self._initial: dict[str, Any] | None = None
-        self._may_be_moved = options.group_wins
+        self._may_be_reset = options.resumes_from_group
         """Whether the group's offsets have yet to be checked for a reset."""
 
     # ------------------------------------------------------------------------------- offsets
@@ -69,38 +78,38 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._initial
         partitions = self._offsets.partitions()
         start = self._offsets.offsets("startingOffsets", self._options.starting, partitions)
-        if self._may_be_moved or self._options.reset_wins:
+        if self._may_be_reset or self._options.resumes_from_reset:
             committed = self._offsets.committed(partitions)
             start |= {
                 tp: offset
                 for tp, (offset, is_ours) in committed.items()
-                if tp in start and not (is_ours and self._options.reset_wins)
+                if tp in start and not (is_ours and self._options.resumes_from_reset)
             }
-            self._may_be_moved = False
+            self._may_be_reset = False
         self._initial = to_json(start)
         return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = from_json(start)
-        moved = self._moved(begin)
-        if not moved and not (self._options.reset_wins and start == self._initial):
-            self._finished(start)
+        reset = self._reset_offsets(begin)
+        if not reset and not (self._options.resumes_from_reset and start == self._initial):
+            self._commit_finished(start)
         latest = self._latest_offsets()
         end = latest
         if self._available_now is not None:
             end = {tp: min(offset, latest.get(tp, offset))
                    for tp, offset in self._available_now.items()}  # fmt: skip
         self._latest = latest
-        origin = begin | {tp: offset for tp, offset in moved.items() if tp in end}
+        origin = begin | {tp: offset for tp, offset in reset.items() if tp in end}
         if not isinstance(limit, ReadAllAvailable):
             now_ms = time.time_ns() // 1_000_000
-            if self._available_now is None and not self._patience.is_enough(origin, end, now_ms):
+            if self._available_now is None and not self._threshold.is_reached(origin, end, now_ms):
                 end = origin
             elif self._options.max_offsets_per_trigger is not None:
                 end = rate_limited(origin, end, self._options.max_offsets_per_trigger)
-        if not moved and end == begin:
+        if not reset and end == begin:
             return start
-        return with_moved(end, begin if start == self._initial else moved)
+        return with_start_overrides(end, begin if start == self._initial else reset)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_offsets_per_trigger is not None:
@@ -118,7 +127,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest_offsets(self) -> Offsets:
         now = time.monotonic()
-        if now - self._partitions_at > PARTITIONS_AGE_S:
+        if now - self._partitions_at > PARTITIONS_REFRESH_S:
             self._partitions = self._offsets.partitions()
             self._partitions_at = now
         return self._offsets.offsets("latest", Latest(), self._partitions)
@@ -128,17 +137,19 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
-        begin, until, moved = from_json(start), from_json(end), moved_in(end)
-        if moved:
-            begin |= moved
+        begin, until, overrides = from_json(start), from_json(end), start_overrides_in(end)
+        if overrides:
+            begin |= overrides
             if self._options.group_id is not None:
-                self._commit(moved)
+                self._commit(overrides)
         lost = losses(begin, until)
         if lost:
-            sentence = f"Records that the query has not read are gone: {'; '.join(lost)}."
+            message = f"Records were deleted before the query read them: {'; '.join(lost)}."
             if self._options.fail_on_data_loss:
-                raise DataLoss(f"{sentence} failOnDataLoss=false would go on with what is left.")
-            logger.warning("%s", sentence)
+                raise DataLoss(
+                    f"{message} Set failOnDataLoss=false to continue with the remaining records."
+                )
+            logger.warning("%s", message)
         ranges = split(
             ranges_between(begin, until),
             self._options.min_partitions,
@@ -150,7 +161,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._finished(end)
+        self._commit_finished(end)
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors need only what `read` uses.
@@ -158,11 +169,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---------------------------------------------------------------------------------- group
 
-    def _moved(self, begin: Offsets) -> Offsets:
+    def _reset_offsets(self, begin: Offsets) -> Offsets:
         """Return the offsets to which another tool moved the group while the query was stopped."""
-        if not self._may_be_moved:
+        if not self._may_be_reset:
             return {}
-        self._may_be_moved = False
+        self._may_be_reset = False
         committed = self._offsets.committed(begin)
         return {
             tp: offset
@@ -170,7 +181,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not is_ours and offset != begin.get(tp)
         }
 
-    def _finished(self, offsets: dict[str, Any]) -> None:
+    def _commit_finished(self, offsets: dict[str, Any]) -> None:
         if self._options.group_id is None or offsets == self._committed:
             return
         if self._commit(from_json(offsets)):
@@ -186,9 +197,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except KafkaError as error:
             if not error.retriable:
                 raise ClientError(
-                    f"offsets of group {self._options.group_id} could not be committed: {error}",
+                    f"cannot commit offsets of group '{self._options.group_id}': {error}",
                     code=error.code,
                 ) from error
-            logger.warning("offsets of group %s: %s", self._options.group_id, error)
+            logger.warning(
+                "could not commit offsets of group '%s', retrying with the next batch: %s",
+                self._options.group_id,
+                error,
+            )
             return False
         return True

@@ -32,17 +32,17 @@ class SampledValue(NamedTuple):
 class TopicSnapshot:
     """Offset ranges of a topic's partitions, and the records within them."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         """Determine the offset ranges.
 
         Args:
-            given: Options of the source, with `subscribe` and the connection. Options that
+            options: Options of the source, with `subscribe` and the connection. Options that
                 choose offsets are ignored: a snapshot covers the whole topic.
         """
         wanted = ("subscribe", "profile", "kafka.")
-        self.topic = given["subscribe"]
+        self.topic = options["subscribe"]
         self._options = source_options(
-            {name: text for name, text in given.items() if name.lower().startswith(wanted)},
+            {name: text for name, text in options.items() if name.lower().startswith(wanted)},
             is_streaming=False,
         )
         offsets = ClusterOffsets(self._options)
@@ -103,7 +103,7 @@ class ValueSample:
         """The first value that is not a JSON object, and the reason."""
         is_text = True
         for each in values:
-            fault = fault_of(each.data)
+            fault = why_not_object(each.data)
             if fault is None:
                 self.objects.append(each.data.decode())
                 continue
@@ -125,8 +125,8 @@ class ValueSample:
         value, fault = self.first_other
         others = self.size - len(self.objects)
         if self.objects:
-            be = "is not a JSON object" if others == 1 else "are not JSON objects"
-            amount = f"{others} of its {self.size} newest values {be}"
+            predicate = "is not a JSON object" if others == 1 else "are not JSON objects"
+            amount = f"{others} of its {self.size} newest values {predicate}"
         else:
             amount = "none of its newest values is a JSON object"
         read_as = "text" if self.format == "string" else "bytes"
@@ -136,7 +136,7 @@ class ValueSample:
         )
 
 
-def fault_of(value: bytes) -> str | None:
+def why_not_object(value: bytes) -> str | None:
     """Return the reason why a value is not a JSON object, or None if it is one."""
     try:
         found = json.loads(value.decode())

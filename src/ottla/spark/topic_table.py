@@ -84,28 +84,28 @@ def table(
         from ottla.spark.spark_session import session
 
         spark = session()
-    given = {name.replace("__", "."): str(value) for name, value in options.items()}
-    given["subscribe"] = topic
+    source_options = {name.replace("__", "."): str(value) for name, value in options.items()}
+    source_options["subscribe"] = topic
     if profile is not None:
-        given["profile"] = profile
+        source_options["profile"] = profile
     if bootstrap is not None or profile is None:
-        given.setdefault("kafka.bootstrap.servers", bootstrap or "localhost:9092")
+        source_options.setdefault("kafka.bootstrap.servers", bootstrap or "localhost:9092")
     if value_format == "auto" or (value_format == "json" and schema is None):
-        sample = TopicSnapshot(given).sample()
+        sample = TopicSnapshot(source_options).sample()
         if value_format == "auto" and sample.is_mixed:
             logger.warning(
-                "%s table(…, value_format='json', mode='drop') leaves the others out.",
+                "%s Use table(…, value_format='json', mode='drop') to skip the other values.",
                 sample.why_not_json(),
             )
         value_format, schema = chosen_format(spark, sample, value_format, schema)
     needs_all = metadata or mode == "dead-letter"
-    rows = _load(spark, given, streaming=streaming, only_values=not needs_all)
-    return parsed(rows, given, value_format, schema, mode, dead_letter, metadata=metadata)
+    rows = _load(spark, source_options, streaming=streaming, only_values=not needs_all)
+    return parsed(rows, source_options, value_format, schema, mode, dead_letter, metadata=metadata)
 
 
 def parsed(
     rows: DataFrame,
-    given: Mapping[str, str],
+    source_options: Mapping[str, str],
     value_format: str,
     schema: str | StructType | None,
     mode: str,
@@ -116,26 +116,30 @@ def parsed(
     """Return rows of the source with their values parsed into columns."""
     if value_format == "json":
         assert schema is not None
-        made = _from_json(rows, schema, mode, dead_letter, given)
+        made = _from_json(rows, schema, mode, dead_letter, source_options)
     else:
-        made = _from_text(rows, value_format, mode, dead_letter, given)
+        made = _from_text(rows, value_format, mode, dead_letter, source_options)
     return _select(made, value_format, metadata=metadata)
 
 
 def _check(value_format: str, mode: str, dead_letter: str | None) -> None:
     if value_format not in FORMATS:
-        raise InvalidConfig(f"value_format is {', '.join(FORMATS)}, not {value_format!r}.")
+        raise InvalidConfig(
+            f"value_format must be one of {', '.join(FORMATS)}, not {value_format!r}."
+        )
     if mode not in MODES:
-        raise InvalidConfig(f"mode is {', '.join(MODES)}, not {mode!r}.")
+        raise InvalidConfig(f"mode must be one of {', '.join(MODES)}, not {mode!r}.")
     if (mode == "dead-letter") != (dead_letter is not None):
-        raise InvalidConfig("mode='dead-letter' and dead_letter, the topic for it, go together.")
+        raise InvalidConfig(
+            "mode='dead-letter' needs the topic dead_letter, and only this mode uses it."
+        )
 
 
 def _load(
-    spark: SparkSession, given: Mapping[str, str], *, streaming: bool, only_values: bool
+    spark: SparkSession, source_options: Mapping[str, str], *, streaming: bool, only_values: bool
 ) -> DataFrame:
     reader = spark.readStream if streaming else spark.read
-    reader = reader.format("ottla").options(**given)
+    reader = reader.format("ottla").options(**source_options)
     return (reader.schema("value BINARY") if only_values else reader).load()
 
 
@@ -156,8 +160,8 @@ def chosen_format(
         return value_format, schema
     if not sample.objects:
         raise InvalidConfig(
-            f"The schema of '{sample.topic}' cannot be inferred: none of its {sample.size} newest "
-            "values is a JSON object. Give a schema."
+            f"Cannot infer the schema of topic '{sample.topic}': none of its {sample.size} newest "
+            "values is a JSON object. Pass a schema."
         )
     return value_format, _inferred_schema(spark, sample.objects)
 
@@ -178,7 +182,7 @@ def _from_json(
     schema: str | StructType,
     mode: str,
     dead_letter: str | None,
-    given: Mapping[str, str],
+    source_options: Mapping[str, str],
 ) -> DataFrame:
     from pyspark.sql import functions as f
     from pyspark.sql.types import StringType, StructType
@@ -191,19 +195,23 @@ def _from_json(
     marked = StructType([*fields.fields]).add(CORRUPT, StringType())
     keep = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     parsed = rows.withColumn("parsed", f.from_json(text, marked, keep))
-    parsed = parsed.withColumn("is_bad", is_bad_or(f.col(f"parsed.{CORRUPT}").isNotNull()))
+    parsed = parsed.withColumn("is_bad", false_if_null(f.col(f"parsed.{CORRUPT}").isNotNull()))
     parsed = parsed.withColumn("parsed", f.col("parsed").dropFields(CORRUPT))
-    return _without_bad(parsed, dead_letter, given)
+    return _without_bad(parsed, dead_letter, source_options)
 
 
-def is_bad_or(condition: Column) -> Column:
+def false_if_null(condition: Column) -> Column:
     from pyspark.sql import functions as f
 
     return f.coalesce(condition, f.lit(False))
 
 
 def _from_text(
-    rows: DataFrame, value_format: str, mode: str, dead_letter: str | None, given: Mapping[str, str]
+    rows: DataFrame,
+    value_format: str,
+    mode: str,
+    dead_letter: str | None,
+    source_options: Mapping[str, str],
 ) -> DataFrame:
     from pyspark.sql import functions as f
 
@@ -212,32 +220,34 @@ def _from_text(
     valid = f.is_valid_utf8(f.col("value"))
     if mode == "fail":
         return rows.withColumn("value", f.validate_utf8(f.col("value")))
-    marked = rows.withColumn("is_bad", is_bad_or(~valid))
-    kept = _without_bad(marked, dead_letter, given)
+    marked = rows.withColumn("is_bad", false_if_null(~valid))
+    kept = _without_bad(marked, dead_letter, source_options)
     return kept.withColumn("value", f.col("value").cast("string"))
 
 
-def _without_bad(rows: DataFrame, dead_letter: str | None, given: Mapping[str, str]) -> DataFrame:
+def _without_bad(
+    rows: DataFrame, dead_letter: str | None, source_options: Mapping[str, str]
+) -> DataFrame:
     """Remove the rows marked `is_bad`, and write them to `dead_letter` if it is set."""
     if dead_letter is None:
         return rows.where("not is_bad").drop("is_bad")
-    sender = DeadLetters({**_sink_options(given), "topic": dead_letter})
-    return rows.mapInArrow(sender, rows.schema).drop("is_bad")
+    writer = DeadLetterWriter({**_sink_options(source_options), "topic": dead_letter})
+    return rows.mapInArrow(writer, rows.schema).drop("is_bad")
 
 
-def _sink_options(given: Mapping[str, str]) -> dict[str, str]:
+def _sink_options(source_options: Mapping[str, str]) -> dict[str, str]:
     from ottla.client.config import table_of
     from ottla.client.producer.config import ProducerConfig
 
     known = table_of(ProducerConfig)
     return {
         name: text
-        for name, text in given.items()
+        for name, text in source_options.items()
         if name == "profile" or name.removeprefix("kafka.") in known
     }
 
 
-class DeadLetters:
+class DeadLetterWriter:
     """Function for executors that writes bad rows to a topic and passes on the others."""
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -255,14 +265,14 @@ class DeadLetters:
             is_bad = batch.column("is_bad")
             bad = batch.filter(is_bad)
             if bad.num_rows:
-                letters = _letters(bad)
+                letters = _dead_letter_records(bad)
                 write_at_least_once(options, letters.schema.names, iter([letters]))
             good = batch.filter(pc.invert(is_bad))
             if good.num_rows:
                 yield good
 
 
-def _letters(bad: Any) -> Any:
+def _dead_letter_records(bad: Any) -> Any:
     import pyarrow as pa
 
     origin = ["topic", "partition", "offset"]

@@ -24,7 +24,7 @@ MAX_END_VERSION = 4
 MAX_PRODUCE_VERSION = 11
 """Last versions in which only AddPartitionsToTxn begins a transaction."""
 
-_TAKEN_OVER = frozenset(
+_FENCED = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -33,7 +33,7 @@ _TAKEN_OVER = frozenset(
 )
 
 
-class Producer(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """Identity under which records are written."""
 
     transactional_id: str | None
@@ -41,18 +41,18 @@ class Producer(NamedTuple):
     producer_epoch: int
 
 
-class Ended(Enum):
-    AS_ASKED = "as asked"
+class EndResult(Enum):
+    COMPLETED = "has ended as requested"
     """It ended as requested, now or earlier."""
-    LOST = "lost"
+    LOST = "was aborted"
     """It timed out, or a newer producer with its ID aborted it: its records are discarded."""
-    FORGOTTEN = "forgotten"
+    FORGOTTEN = "is no longer known to the broker"
     """The broker no longer knows it: it may have been committed or aborted."""
 
 
 async def init_producer(
     cluster: Cluster, transactional_id: str | None, timeout_ms: int
-) -> Producer:
+) -> ProducerIdentity:
     """Obtain a producer ID and epoch.
 
     With a transactional ID, this fences the previous producer and aborts its open transaction;
@@ -64,21 +64,21 @@ async def init_producer(
         "producer_epoch": -1,
     }
 
-    async def attempt() -> Producer:
+    async def attempt() -> ProducerIdentity:
         if transactional_id is None:
-            answer = await cluster.call(Api.INIT_PRODUCER_ID, body, max_version=MAX_INIT_VERSION)
+            response = await cluster.call(Api.INIT_PRODUCER_ID, body, max_version=MAX_INIT_VERSION)
         else:
-            answer = await _call(
+            response = await _call(
                 cluster, transactional_id, Api.INIT_PRODUCER_ID, body, MAX_INIT_VERSION
             )
-        _raise(cluster, transactional_id, answer.error_code)
-        return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
+        _raise_for_code(cluster, transactional_id, response.error_code)
+        return ProducerIdentity(transactional_id, response.producer_id, response.producer_epoch)
 
-    return await cluster.retrying(attempt, what=f"becoming producer {transactional_id or ''}")
+    return await cluster.retrying(attempt, what=f"initializing producer {transactional_id or ''}")
 
 
 async def add_partitions(
-    cluster: Cluster, producer: Producer, partitions: Iterable[TopicPartition]
+    cluster: Cluster, producer: ProducerIdentity, partitions: Iterable[TopicPartition]
 ) -> None:
     """Add partitions to the transaction, before their first record is sent."""
     topics = [{"name": topic, "partitions": numbers} for topic, numbers in by_topic(partitions)]
@@ -91,19 +91,21 @@ async def add_partitions(
 
     async def attempt() -> None:
         assert producer.transactional_id is not None
-        answer = await _call(
+        response = await _call(
             cluster, producer.transactional_id, Api.ADD_PARTITIONS_TO_TXN, body, MAX_ADD_VERSION
         )
-        for topic in answer.results_by_topic_v3_and_below:
-            for told in topic.results_by_partition:
-                code = told.partition_error_code
+        for topic in response.results_by_topic_v3_and_below:
+            for result in topic.results_by_partition:
+                code = result.partition_error_code
                 if code != ErrorCode.OPERATION_NOT_ATTEMPTED:
-                    _raise(cluster, producer.transactional_id, code, topic.name)
+                    _raise_for_code(cluster, producer.transactional_id, code, topic.name)
 
     await cluster.retrying(attempt, what="adding partitions to a transaction")
 
 
-async def end_transaction(cluster: Cluster, producer: Producer, *, commit: bool) -> Ended:
+async def end_transaction(
+    cluster: Cluster, producer: ProducerIdentity, *, commit: bool
+) -> EndResult:
     body = {
         "transactional_id": producer.transactional_id,
         "producer_id": producer.producer_id,
@@ -111,17 +113,19 @@ async def end_transaction(cluster: Cluster, producer: Producer, *, commit: bool)
         "committed": commit,
     }
 
-    async def attempt() -> Ended:
+    async def attempt() -> EndResult:
         assert producer.transactional_id is not None
-        answer = await _call(cluster, producer.transactional_id, Api.END_TXN, body, MAX_END_VERSION)
-        if answer.error_code in _TAKEN_OVER:
-            return Ended.LOST
-        if answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-            return Ended.FORGOTTEN
-        _raise(cluster, producer.transactional_id, answer.error_code)
-        return Ended.AS_ASKED
+        response = await _call(
+            cluster, producer.transactional_id, Api.END_TXN, body, MAX_END_VERSION
+        )
+        if response.error_code in _FENCED:
+            return EndResult.LOST
+        if response.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            return EndResult.FORGOTTEN
+        _raise_for_code(cluster, producer.transactional_id, response.error_code)
+        return EndResult.COMPLETED
 
-    return await cluster.retrying(attempt, what=f"ending {producer.transactional_id}")
+    return await cluster.retrying(attempt, what=f"ending transaction {producer.transactional_id}")
 
 
 async def _call(
@@ -132,7 +136,7 @@ async def _call(
     )
 
 
-def _raise(
+def _raise_for_code(
     cluster: Cluster, transactional_id: str | None, code: int, topic: str | None = None
 ) -> None:
     if not code:

@@ -158,7 +158,7 @@ class _Compaction:
         if header.last_offset < start_offset:
             return True
         if header.is_control:
-            transactions.is_bare(header, batch)
+            transactions.ends_empty_transaction(header, batch)
         elif not transactions.is_aborted(header):
             self.stats.mapped_records += header.record_count
             if not self._map.put_all(iter_keys(batch, header), start_offset):
@@ -184,7 +184,7 @@ class _Compaction:
             new.file = output = _WriteBehind(new.file, job.io_buffer_bytes, self._throttle)
             for source in group:
                 self._copy_kept(source, new)
-            for transaction in self._filter.transactions.take_retained():
+            for transaction in self._filter.transactions.pop_retained():
                 new.txn_index.append(transaction)
             new.seal()
             output.sync()

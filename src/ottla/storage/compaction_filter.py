@@ -67,7 +67,7 @@ class CleanedTransactions:
         self._aborted[header.producer_id] = (found[0], True)
         return True
 
-    def is_bare(self, header: BatchHeader, batch: Buffer) -> bool:
+    def ends_empty_transaction(self, header: BatchHeader, batch: Buffer) -> bool:
         """Return whether a control batch ends a transaction that has no batches left."""
         self._begin_up_to(header.last_offset)
         if not header.record_count:
@@ -84,7 +84,7 @@ class CleanedTransactions:
             return not has_batches
         return False
 
-    def take_retained(self) -> list[AbortedTxn]:
+    def pop_retained(self) -> list[AbortedTxn]:
         """Return aborted transactions that had batches and ended since the last call."""
         retained, self._retained = self._retained, []
         return retained
@@ -154,11 +154,11 @@ class BatchFilter:
         return kept, has_tombstone
 
     def _apply_to_marker(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        is_bare = self.transactions.is_bare(header, batch)
-        if not header.record_count or (is_bare and self._horizon_passed(header)):
+        is_empty_transaction = self.transactions.ends_empty_transaction(header, batch)
+        if not header.record_count or (is_empty_transaction and self._horizon_passed(header)):
             return self._without_records(header, batch)
         self._stats.kept_records += header.record_count
-        if is_bare and not header.has_delete_horizon:
+        if is_empty_transaction and not header.has_delete_horizon:
             return with_delete_horizon(batch, self._new_horizon_ms)
         return batch
 
@@ -167,9 +167,9 @@ class BatchFilter:
         return horizon is not None and horizon <= self._now_ms
 
     def _without_records(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        return emptied(batch, header) if self._must_stay(header) else None
+        return emptied(batch, header) if self._must_keep(header) else None
 
-    def _must_stay(self, header: BatchHeader) -> bool:
+    def _must_keep(self, header: BatchHeader) -> bool:
         if header.next_offset == self._end_offset:
             return True
         if header.producer_id == NO_PRODUCER_ID or header.producer_id not in self._producers:

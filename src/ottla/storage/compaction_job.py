@@ -109,18 +109,18 @@ class CompactionFailure:
     """
 
 
-Answer: TypeAlias = CleanedSegment | CompactionResult | CompactionFailure
+WorkerMessage: TypeAlias = CleanedSegment | CompactionResult | CompactionFailure
 
 _KINDS = {"cleaned": CleanedSegment, "finished": CompactionResult, "failed": CompactionFailure}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
-def encode_answer(answer: Answer) -> str:
+def encode_message(message: WorkerMessage) -> str:
     """Return the answer as one line of JSON, without a line terminator."""
-    return json.dumps({_NAMES[type(answer)]: asdict(answer)})
+    return json.dumps({_NAMES[type(message)]: asdict(message)})
 
 
-def decode_answer(line: str | bytes) -> Answer:
+def decode_message(line: str | bytes) -> WorkerMessage:
     """Parse one line from a worker.
 
     Raises:
@@ -133,9 +133,9 @@ def decode_answer(line: str | bytes) -> Answer:
         raise ValueError(f"invalid response from a compaction worker: {line[:200]!r}") from error
 
 
-def _decode(name: str, fields: dict[str, Any]) -> Answer:
+def _decode(name: str, fields: dict[str, Any]) -> WorkerMessage:
     if name == "finished":
         fields["stats"] = CompactionStats(**fields["stats"])
         fields["cleaned"] = [CleanedSegment(**each) for each in fields["cleaned"]]
-    answer: Answer = _KINDS[name](**fields)
-    return answer
+    message: WorkerMessage = _KINDS[name](**fields)
+    return message

@@ -19,11 +19,11 @@ from collections.abc import Callable
 
 from ottla.storage.compaction import CLEANED_SUFFIX, compact
 from ottla.storage.compaction_job import (
-    Answer,
     CleanedSegment,
     CompactionFailure,
     CompactionJob,
-    encode_answer,
+    WorkerMessage,
+    encode_message,
 )
 from ottla.storage.file import OsFileSystem
 from ottla.storage.segment import segment_path
@@ -62,16 +62,16 @@ def main() -> int:
     threading.Thread(target=_stop_with_broker, args=(sys.stdin.fileno(),), daemon=True).start()
     os.nice(NICENESS)
     gc.disable()  # this process creates no reference cycles
-    answer = _run(job)
-    _say(answer)
-    return 1 if isinstance(answer, CompactionFailure) else 0
+    message = _run(job)
+    _send(message)
+    return 1 if isinstance(message, CompactionFailure) else 0
 
 
-def _run(job: CompactionJob) -> Answer:
+def _run(job: CompactionJob) -> WorkerMessage:
     def on_cleaned(cleaned: CleanedSegment) -> None:
         path = segment_path(job.directory, cleaned.base_offset, "log") + CLEANED_SUFFIX
         os.utime(path, ns=(cleaned.modified_ms * 1_000_000,) * 2)
-        _say(cleaned)
+        _send(cleaned)
 
     limit = RateLimit(job.max_bytes_per_second)
     try:
@@ -82,8 +82,8 @@ def _run(job: CompactionJob) -> Answer:
         return CompactionFailure(str(error), is_transient=True)
 
 
-def _say(answer: Answer) -> None:
-    sys.stdout.write(encode_answer(answer) + "\n")
+def _send(message: WorkerMessage) -> None:
+    sys.stdout.write(encode_message(message) + "\n")
     sys.stdout.flush()
 
 

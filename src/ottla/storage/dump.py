@@ -35,10 +35,10 @@ from ottla.wire.records.builder import ControlType
 from ottla.wire.records.compression import NAMES
 from ottla.wire.records.crc import crc32c
 from ottla.wire.records.errors import BatchError
-from ottla.wire.records.record import Record, iter_records
+from ottla.wire.records.record import BatchRecord, iter_records
 
 Entry: TypeAlias = dict[str, Any]
-Parser: TypeAlias = Callable[[Record], tuple[Any, Any]]
+Parser: TypeAlias = Callable[[BatchRecord], tuple[Any, Any]]
 """Function that returns the printable key and value of a record; None is not printed."""
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
@@ -128,7 +128,7 @@ class LogDump:
         try:
             for record in iter_records(data, header):
                 batch.records.append(_record_entry(record, header, parser))
-                self._note(record.offset)
+                self._check_gap(record.offset)
         except BatchError as error:
             batch.problems.append(
                 f"The records of the batch at position {position} of {self.path} cannot be read: "
@@ -136,7 +136,7 @@ class LogDump:
             )
         return batch
 
-    def _note(self, offset: int) -> None:
+    def _check_gap(self, offset: int) -> None:
         if self._last_offset is not None and offset != self._last_offset + 1:
             self.gaps.append((self._last_offset, offset))
         self._last_offset = offset
@@ -194,7 +194,7 @@ def _batch_entry(header: BatchHeader, position: int, is_valid: bool) -> Entry:
     }
 
 
-def _record_entry(record: Record, header: BatchHeader, parser: Parser | None) -> Entry:
+def _record_entry(record: BatchRecord, header: BatchHeader, parser: Parser | None) -> Entry:
     sequence = NO_SEQUENCE
     if header.base_sequence != NO_SEQUENCE:
         sequence = (header.base_sequence + record.offset - header.base_offset) & MAX_SEQUENCE
@@ -215,7 +215,7 @@ def _record_entry(record: Record, header: BatchHeader, parser: Parser | None) ->
     return entry
 
 
-def _control_entry(record: Record) -> Entry:
+def _control_entry(record: BatchRecord) -> Entry:
     key, value = record.key or b"", record.value or b""
     if len(key) < _CONTROL_KEY.size:
         return {"controlType": "UNKNOWN(-1)"}
@@ -235,22 +235,22 @@ def _control_entry(record: Record) -> Entry:
 # ------------------------------------------------------------------------------------- parsers
 
 
-def group_parser(record: Record) -> tuple[Any, Any]:
+def group_parser(record: BatchRecord) -> tuple[Any, Any]:
     """Parse a record of `__consumer_offsets`."""
     return _parsed(internal.group_record, record)
 
 
-def transaction_parser(record: Record) -> tuple[Any, Any]:
+def transaction_parser(record: BatchRecord) -> tuple[Any, Any]:
     """Parse a record of `__transaction_state`."""
     return _parsed(internal.transaction_record, record)
 
 
-def share_state_parser(record: Record) -> tuple[Any, Any]:
+def share_state_parser(record: BatchRecord) -> tuple[Any, Any]:
     """Parse a record of `__share_group_state`."""
     return _parsed(internal.share_state_record, record)
 
 
-def metadata_parser(record: Record) -> tuple[Any, Any]:
+def metadata_parser(record: BatchRecord) -> tuple[Any, Any]:
     """Parse a record of `__cluster_metadata`."""
     try:
         return None, internal.metadata_record(record.value or b"")
@@ -263,7 +263,7 @@ def decoding_parser(
 ) -> Parser:
     """Return a parser that decodes keys and values with the given functions."""
 
-    def parse(record: Record) -> tuple[Any, Any]:
+    def parse(record: BatchRecord) -> tuple[Any, Any]:
         key, value = record.key, record.value
         return (
             None if key is None else decode_key(key),
@@ -274,7 +274,7 @@ def decoding_parser(
 
 
 def _parsed(
-    read: Callable[[bytes, bytes | None], internal.KeyAndValue], record: Record
+    read: Callable[[bytes, bytes | None], internal.KeyAndValue], record: BatchRecord
 ) -> tuple[Any, Any]:
     if record.key is None:
         return f"Error at offset {record.offset}, skipping. The record has no key", None

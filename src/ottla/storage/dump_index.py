@@ -40,11 +40,11 @@ class IndexDump:
     """The entries of an index, and its disagreements with the log."""
 
     entries: list[Entry] = field(default_factory=list)
-    complaints: list[tuple[str, list[str]]] = field(default_factory=list)
+    mismatches: list[tuple[str, list[str]]] = field(default_factory=list)
     """Groups of mismatches: a title and one line per mismatch."""
 
 
-class InsaneIndex(UserError):
+class CorruptIndex(UserError):
     """An index that a broker would rebuild at startup."""
 
 
@@ -55,17 +55,17 @@ def check_offset_index(path: str) -> int:
     """Run the sanity check that a broker runs at startup, and return the number of entries.
 
     Raises:
-        InsaneIndex: The file cannot be a valid index.
+        CorruptIndex: The file cannot be a valid index.
     """
     base_offset, data = _base_offset(path), _read(path)
     if len(data) % OFFSET_ENTRY_SIZE:
-        raise InsaneIndex(
+        raise CorruptIndex(
             f"Index file {path} is corrupt, found {len(data)} bytes which is neither positive nor "
             f"a multiple of {OFFSET_ENTRY_SIZE}."
         )
     entries = _offset_entries(data, base_offset)
     if entries and entries[-1].offset < base_offset:
-        raise InsaneIndex(
+        raise CorruptIndex(
             f"Index file {path} is corrupt: its last offset is {entries[-1].offset} which is less "
             f"than the base offset {base_offset}."
         )
@@ -85,7 +85,7 @@ def dump_offset_index(path: str) -> IndexDump:
             if found != offset:
                 mismatches.append(f"Index offset: {offset}, log offset: {found}")
     if mismatches:
-        dump.complaints.append((f"Mismatches in :{os.path.abspath(path)}", mismatches))
+        dump.mismatches.append((f"Mismatches in :{os.path.abspath(path)}", mismatches))
     return dump
 
 
@@ -106,22 +106,22 @@ def check_time_index(path: str) -> int:
     """Run the sanity check that a broker runs at startup, and return the number of entries.
 
     Raises:
-        InsaneIndex: The file cannot be a valid index.
+        CorruptIndex: The file cannot be a valid index.
     """
     base_offset, data = _base_offset(path), _read(path)
     if len(data) % TIME_ENTRY_SIZE:
-        raise InsaneIndex(
+        raise CorruptIndex(
             f"Time index file {path} is corrupt, found {len(data)} bytes which is neither positive "
             f"nor a multiple of {TIME_ENTRY_SIZE}."
         )
     entries = _time_entries(data, base_offset)
     if entries and entries[-1].timestamp < entries[0].timestamp:
-        raise InsaneIndex(
+        raise CorruptIndex(
             f"Time index file {path} is corrupt: its last timestamp is {entries[-1].timestamp} "
             f"which is less than the first, {entries[0].timestamp}."
         )
     if entries and entries[-1].offset < base_offset:
-        raise InsaneIndex(
+        raise CorruptIndex(
             f"Time index file {path} is corrupt: its last offset is {entries[-1].offset} which is "
             f"less than the base offset {base_offset}."
         )
@@ -155,7 +155,7 @@ def dump_time_index(path: str) -> IndexDump:
         (f"The following indexed offsets are not found in the log {full_path}.", missing),
     ):
         if lines:
-            dump.complaints.append((title, lines))
+            dump.mismatches.append((title, lines))
     return dump
 
 

@@ -217,21 +217,21 @@ class OsFileRange:
         self._check()
         count = os.sendfile(socket, self._fd, self._position + start, length)
         if not count:
-            raise self._cut_short()
+            raise self._truncated_error()
         return count
 
     def read(self) -> bytes:
         data = os.pread(self._fd, self._length, self._position)
         self._check()
         if len(data) != self._length:
-            raise self._cut_short()
+            raise self._truncated_error()
         return data
 
     def _check(self) -> None:
         if self._file.truncations != self._truncations:
-            raise self._cut_short()
+            raise self._truncated_error()
 
-    def _cut_short(self) -> OSError:
+    def _truncated_error(self) -> OSError:
         return OSError(errno.ENODATA, "the file was truncated", self._file.path)
 
 

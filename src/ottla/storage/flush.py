@@ -68,7 +68,7 @@ class FlushJob:
     truncations: int
 
     @property
-    def is_overtaken(self) -> bool:
+    def is_outdated(self) -> bool:
         """Whether the log has been truncated since the job was created."""
         return self.truncations != self.gate.truncations
 
@@ -80,18 +80,18 @@ class FlushJob:
             OSError: Something else failed. A later flush may succeed.
         """
         with self.gate.lock:
-            if not self.is_overtaken:
+            if not self.is_outdated:
                 self._run()
 
     def _run(self) -> None:
         for segment in [*self.sealed, self.active]:
-            if not segment.is_leaving:
+            if not segment.is_detached:
                 self._sync_log(segment)
         for segment in self.sealed:
-            if not segment.is_leaving:
+            if not segment.is_detached:
                 segment.flush_indexes()
                 self._sync_indexes(segment)
-        if not self.active.is_leaving:
+        if not self.active.is_detached:
             self.active.txn_index.sync()
             if self.sync_active_indexes:
                 self._sync_indexes(self.active)
@@ -114,5 +114,5 @@ class FlushJob:
         try:
             segment.sync_indexes()
         except FileNotFoundError:
-            if not segment.is_leaving:
+            if not segment.is_detached:
                 raise

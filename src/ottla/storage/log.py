@@ -31,7 +31,7 @@ from ottla.storage.index import TIME_ENTRY_SIZE
 from ottla.storage.log_reader import FoundOffset, LogReader, LogSlice, segments_from
 from ottla.storage.producer_snapshots import (
     marker_of,
-    remove_snapshots_behind,
+    remove_snapshots_after,
     restore_producers,
     snapshot_path,
 )
@@ -263,7 +263,7 @@ class Log:
                 segment.size + size > self._max_segment_bytes
                 or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
                 or len(segment.offset_index) >= self._max_index_entries
-                or self._is_old(segment, header.max_timestamp, now_ms)
+                or self._must_roll(segment, header.max_timestamp, now_ms)
             ):
                 segment = self.roll(now_ms, self._roll_offset(base_offset, last_offset))
             if header.is_control:
@@ -282,7 +282,7 @@ class Log:
                 describe_write_error(self.fs, self.data_directory, error, size),
             ) from error
 
-    def _is_old(self, segment: Segment, timestamp: int, now_ms: int) -> bool:
+    def _must_roll(self, segment: Segment, timestamp: int, now_ms: int) -> bool:
         """Return whether segment.ms requires a new segment for a batch with this timestamp."""
         first = segment.first_timestamp
         age = timestamp - first if first >= 0 <= timestamp else now_ms - segment.created_ms
@@ -457,7 +457,7 @@ class Log:
 
         A job that was overtaken by a truncation has made nothing durable.
         """
-        if job.is_overtaken:
+        if job.is_outdated:
             job.offset = min(job.offset, self.recovery_point)
             self.flush_failed(job)
             return
@@ -618,10 +618,10 @@ class Log:
         for base_offset in gone - {new.base_offset}:
             self._pending_snapshots.pop(base_offset, None)
             self.fs.remove(snapshot_path(self.directory, base_offset))
-        self._vouch_for(new)
+        self._write_next_snapshot(new)
         return list(old)
 
-    def _vouch_for(self, compacted: Segment) -> None:
+    def _write_next_snapshot(self, compacted: Segment) -> None:
         """Write the snapshot of the segment after a compacted one, if it is not on disk yet.
 
         Compaction may leave a gap at the end of a segment. The snapshot of the next segment shows
@@ -645,28 +645,28 @@ class Log:
         """Discard all records from `offset` on, for a follower that diverged from its leader.
 
         Before the call, the recovery point in the checkpoint file must not exceed
-        `kept_below(offset)`, because a power failure during the truncation may leave any mixture of
-        the files above that point.
+        `end_after_truncation(offset)`, because a power failure during the truncation may leave
+        any mixture of the files above that point.
         """
         if offset >= self.log_end_offset:
             return
         if offset < self.segments[0].base_offset:
             self.truncate_fully(offset, now_ms)
             return
-        written_end = self.kept_below(offset)
+        written_end = self.end_after_truncation(offset)
         # The first segment stays even if it becomes empty: its snapshot holds earlier producers.
         removed = [segment for segment in self.segments[1:] if segment.base_offset >= offset]
         with self.gate.truncation():
             self._forget(removed)
-            self._remove_behind(offset, removed)
+            self._remove_after(offset, removed)
             position = self.active.locate(offset, wait=True)
             if position is not None:
                 self.active.truncate_to_position(position, offset)
                 self.active.file.sync()
             self.log_start_offset = min(self.log_start_offset, offset)
-            self._ended_at(offset, written_end)
+            self._finish_truncation(offset, written_end)
 
-    def kept_below(self, offset: int) -> int:
+    def end_after_truncation(self, offset: int) -> int:
         """Return the end of the last batch that a truncation to `offset` would keep.
 
         This may be less than `offset`, because compaction leaves gaps.
@@ -682,15 +682,15 @@ class Log:
     def truncate_fully(self, offset: int, now_ms: int) -> None:
         """Discard all records. The next record gets `offset`."""
         with self.gate.truncation():
-            self._remove_behind(-1, self.segments)
+            self._remove_after(-1, self.segments)
             self.segments = [self._new_segment(offset, now_ms)]
             self.fs.sync_directory(self.directory)  # the log must not begin at a later segment
             self.log_start_offset = offset
-            self._ended_at(offset, offset)
+            self._finish_truncation(offset, offset)
             self.epochs.clear()
             self.producers.clear()
 
-    def _remove_behind(self, offset: int, segments: Sequence[Segment]) -> None:
+    def _remove_after(self, offset: int, segments: Sequence[Segment]) -> None:
         """Remove segments and the snapshots after `offset`, and sync the directory.
 
         The removal must be durable before anything is written in their place, or a power failure
@@ -700,14 +700,14 @@ class Log:
         for snapshots in (self._pending_snapshots, self._job.snapshots if self._job else {}):
             for stale in [o for o in snapshots if o > offset]:
                 del snapshots[stale]
-        remove_snapshots_behind(self.fs, self.directory, offset)
+        remove_snapshots_after(self.fs, self.directory, offset)
         self.fs.sync_directory(self.directory)
         for segment in reversed(segments):
             segment.remove()
         if segments:
             self.fs.sync_directory(self.directory)
 
-    def _ended_at(self, offset: int, written_end: int) -> None:
+    def _finish_truncation(self, offset: int, written_end: int) -> None:
         self._reader.forget()
         self._clean_end = None
         self.log_end_offset = offset

@@ -67,7 +67,7 @@ class LogDirectory:
         self.path = path.rstrip("/")
         self.was_clean = False
         """Whether the last shutdown was clean."""
-        self.lost_nothing = False
+        self.has_all_writes = False
         """Whether everything that the last run wrote is present.
 
         This holds after a clean shutdown, and after a crash of the process alone, because the
@@ -162,7 +162,7 @@ class LogDirectory:
         if self.was_clean:
             self.fs.remove(marker)
             self.fs.sync_directory(self.path)
-        self.lost_nothing = self.was_clean or self._is_same_boot()
+        self.has_all_writes = self.was_clean or self._is_same_boot()
         self.fs.remove(f"{self.path}/{PROBE_FILE}")
         problems = []
         for name in (RECOVERY_POINTS, LOG_START_OFFSETS):
@@ -171,7 +171,7 @@ class LogDirectory:
             except MalformedCheckpoint as error:
                 problems.append(f"{error}; recovering every log in {self.path} from its start")
                 self.was_clean, offsets = False, {}
-                self.lost_nothing = False
+                self.has_all_writes = False
             if name == RECOVERY_POINTS:
                 self.recovery_points = offsets
             else:
@@ -190,7 +190,7 @@ class LogDirectory:
             return False
         return known != "" and known == self.fs.boot_id()
 
-    def note_boot(self) -> None:
+    def write_boot_id(self) -> None:
         """Record the boot ID, so that a crash of the process alone is recognized at the next start.
 
         Not synced: if the machine goes down, the boot ID changes anyway.
@@ -254,7 +254,7 @@ class LogDirectory:
             file.close()
         return path
 
-    def set_aside(self, path: str, suffix: str) -> str:
+    def rename_log_directory(self, path: str, suffix: str) -> str:
         """Rename the directory of a log so that it is no longer one, and return the new path.
 
         Args:
@@ -268,7 +268,7 @@ class LogDirectory:
         self.fs.rename(path, target)
         return target
 
-    def leftovers(self) -> list[str]:
+    def unfinished_deletions(self) -> list[str]:
         """Return the paths of deleted logs that an earlier run did not finish removing."""
         return [
             f"{self.path}/{name}"
@@ -300,7 +300,7 @@ def checkpoint_offsets(
     return recovery_points, starts
 
 
-def doubt_log(log: Log) -> None:
+def forget_boot_id(log: Log) -> None:
     """Forget the boot ID of the data directory after a sync of `log` failed.
 
     The kernel may have dropped the pages it could not write, so data may be lost even if the

@@ -161,7 +161,7 @@ class LogReader:
     ) -> LogSlice:
         found = cursors.get(offset) or self._find(offset, wait=wait)
         if found is not None and found[1] >= found[0].size:
-            found = self._first_behind(found[0])
+            found = self._first_offset_after(found[0])
         if found is None:
             return LogSlice(b"", offset)
         segment, position = found
@@ -258,7 +258,7 @@ class LogReader:
             f"{self._log.partition} cannot be read at offset {offset}: {what}",
         )
 
-    def _first_behind(self, segment: Segment) -> tuple[Segment, int] | None:
+    def _first_offset_after(self, segment: Segment) -> tuple[Segment, int] | None:
         """Return the position of the first batch after `segment`, or None if there is none."""
         for later in segments_from(self._log.segments, segment.base_offset)[1:]:
             if later.size:

@@ -109,7 +109,7 @@ def _restore_newest_snapshot(
     return 0
 
 
-def remove_snapshots_behind(fs: FileSystem, directory: str, end_offset: int) -> None:
+def remove_snapshots_after(fs: FileSystem, directory: str, end_offset: int) -> None:
     """Remove snapshots after the log end offset, which describe batches that no longer exist."""
     for offset in snapshot_offsets(fs, directory):
         if offset > end_offset:

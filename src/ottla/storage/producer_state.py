@@ -123,7 +123,7 @@ class ProducerState:
         last = entry.last_sequence
         if first == (last + 1) & MAX_SEQUENCE:
             return None
-        if last != NO_SEQUENCE and _is_behind(last_sequence, last):
+        if last != NO_SEQUENCE and _is_at_or_before(last_sequence, last):
             raise KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} sent the duplicate sequence number {first}, "
@@ -295,7 +295,7 @@ class ProducerState:
         self.producers[producer_id] = entry
 
 
-def _is_behind(sequence: int, last: int) -> bool:
+def _is_at_or_before(sequence: int, last: int) -> bool:
     """Return whether `sequence` is at or before `last`, modulo 2^31."""
     return (last - sequence) & MAX_SEQUENCE < (MAX_SEQUENCE + 1) // 2
 

@@ -20,7 +20,7 @@ from ottla.storage.epoch_cache import NO_EPOCH, LeaderEpochCache
 from ottla.storage.log import Log, aborted_txn
 from ottla.storage.producer_snapshots import (
     marker_of,
-    remove_snapshots_behind,
+    remove_snapshots_after,
     remove_stray_snapshots,
     restore_producers,
     snapshot_path,
@@ -39,7 +39,7 @@ from ottla.wire.records.errors import BatchError
 
 
 @dataclass(frozen=True, slots=True)
-class OpenLog:
+class KnownLogState:
     """Everything that is known about a log before it is opened."""
 
     directory: str
@@ -52,7 +52,7 @@ class OpenLog:
     now_ms: int
 
 
-def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
+def open_log(fs: FileSystem, known: KnownLogState, report: Report) -> Log:
     """Open a log, or create it if it does not exist.
 
     Args:
@@ -73,7 +73,7 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
         segments = [_first_segment(fs, known)]
         end_offset = segments[0].base_offset
         restore_producers(fs, known.directory, segments, end_offset, producers)
-    elif known.is_clean and _is_as_left(segments, known.recovery_point):
+    elif known.is_clean and _matches_clean_shutdown(segments, known.recovery_point):
         is_on_disk, end_offset = True, known.recovery_point
         restore_producers(fs, known.directory, segments, end_offset, producers)
     else:
@@ -86,7 +86,7 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
             f"{known.partition}: restarting the log at offset {known.log_start_offset}; it ended "
             f"at {end_offset}, before its log start offset"
         )
-        segments = [_begin_again(fs, known, segments, producers)]
+        segments = [_restart_at_log_start(fs, known, segments, producers)]
         is_on_disk, end_offset, snapshots = False, known.log_start_offset, {}
         epochs.clear()
     elif not has_epochs and end_offset > segments[0].base_offset:
@@ -114,13 +114,13 @@ def open_log(fs: FileSystem, known: OpenLog, report: Report) -> Log:
     )
 
 
-def _first_segment(fs: FileSystem, known: OpenLog) -> Segment:
+def _first_segment(fs: FileSystem, known: KnownLogState) -> Segment:
     start = max(known.log_start_offset, 0)
     return Segment(fs, known.directory, start, new=True, created_ms=known.now_ms)
 
 
-def _begin_again(
-    fs: FileSystem, known: OpenLog, segments: list[Segment], producers: ProducerState
+def _restart_at_log_start(
+    fs: FileSystem, known: KnownLogState, segments: list[Segment], producers: ProducerState
 ) -> Segment:
     """Replace all segments by an empty one at the log start offset, and return it.
 
@@ -143,7 +143,7 @@ def _begin_again(
     return first
 
 
-def _is_as_left(segments: list[Segment], end_offset: int) -> bool:
+def _matches_clean_shutdown(segments: list[Segment], end_offset: int) -> bool:
     """Return whether the files of a clean shutdown are complete and end at `end_offset`.
 
     Indexes are only checked for being present and well-formed.
@@ -157,7 +157,9 @@ def _is_as_left(segments: list[Segment], end_offset: int) -> bool:
         return False
 
 
-def _load_epochs(fs: FileSystem, known: OpenLog, report: Report) -> tuple[LeaderEpochCache, bool]:
+def _load_epochs(
+    fs: FileSystem, known: KnownLogState, report: Report
+) -> tuple[LeaderEpochCache, bool]:
     """Return the epoch cache, and whether a valid checkpoint file was found."""
     epochs = LeaderEpochCache(fs, known.directory)
     try:
@@ -186,7 +188,7 @@ class _Recovery:
     """The recovery of one log after a crash."""
 
     fs: FileSystem
-    known: OpenLog
+    known: KnownLogState
     segments: list[Segment]
     epochs: LeaderEpochCache
     producers: ProducerState
@@ -201,7 +203,7 @@ class _Recovery:
 
     def run(self) -> int:
         """Check everything after the recovery point, and return the new log end offset."""
-        first = self._first_unsafe()
+        first = self._first_unsynced()
         known = self.known
         self._rebuild_damaged_indexes(first)
         start = recovery_start(self.segments[first], known.recovery_point)
@@ -211,9 +213,9 @@ class _Recovery:
         self.epochs.truncate_from_end(known.recovery_point)  # later ones come from the batches
         self._recover_from(first)
         # A snapshot up to the log start offset may belong to a log that restarts there
-        # (`_begin_again`).
+        # (`_restart_at_log_start`).
         end_offset = max(self.end_offset, known.log_start_offset)
-        remove_snapshots_behind(self.fs, known.directory, end_offset)
+        remove_snapshots_after(self.fs, known.directory, end_offset)
         self.fs.sync_directory(known.directory)
         return self.end_offset
 
@@ -263,7 +265,7 @@ class _Recovery:
         end_offset = max(self.end_offset, self.known.log_start_offset)
         return end_offset < segment.base_offset and not self.fs.exists(path)
 
-    def _first_unsafe(self) -> int:
+    def _first_unsynced(self) -> int:
         """Return the index of the last segment that begins before the recovery point.
 
         If it ends exactly there, its records are safe but its indexes may not be.
@@ -278,7 +280,7 @@ class _Recovery:
             if header.base_offset >= self.known.recovery_point or not self.safe_epochs.entries:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
             if header.base_offset >= self.producers_offset:
-                self._note_aborted(segment, self._update_producers(header, batch))
+                self._add_aborted(segment, self._update_producers(header, batch))
 
         if segment.base_offset >= self.producers_offset:
             if self.producers.producers or segment is not self.segments[0]:
@@ -312,7 +314,7 @@ class _Recovery:
             # Offsets up to the recovery point have been assigned, so the log continues from there.
             self.end_offset = self.known.recovery_point
         if recovered.damaged:
-            self._continue_behind(segment)
+            self._continue_after(segment)
         return recovered
 
     def _is_known(self, header: BatchHeader) -> bool:
@@ -331,11 +333,11 @@ class _Recovery:
             return None  # an unknown type of control record
         return self.producers.update(header, header.base_offset, marker)
 
-    def _note_aborted(self, segment: Segment, completed: CompletedTxn | None) -> None:
+    def _add_aborted(self, segment: Segment, completed: CompletedTxn | None) -> None:
         if completed is not None and completed.is_aborted:
             segment.txn_index.append(aborted_txn(completed, self.producers))
 
-    def _continue_behind(self, segment: Segment) -> None:
+    def _continue_after(self, segment: Segment) -> None:
         """Start a new segment after a damaged last one, where new records are easier to find."""
         if segment is self.segments[-1] and segment.base_offset < self.end_offset:
             self.segments.append(
@@ -398,6 +400,6 @@ class _Recovery:
             for header in segment.iter_headers(0, wait=True):
                 if header.producer_id != NO_PRODUCER_ID:
                     batch = memoryview(segment.read_batch(header))
-                    self._note_aborted(segment, self._update_producers(header, batch))
+                    self._add_aborted(segment, self._update_producers(header, batch))
         except BatchError:
             self.report(f"{segment.file.path}: the segment is damaged; part of it cannot be read")

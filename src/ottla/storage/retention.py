@@ -48,14 +48,14 @@ class LogBounds(NamedTuple):
     high_watermark: int
 
 
-class Expired(NamedTuple):
+class ExpiredSegments(NamedTuple):
     """The number of oldest segments that may be deleted, and the reason."""
 
     head: int
     reason: str
 
 
-class Retired(NamedTuple):
+class RemovedSegments(NamedTuple):
     """Segments that were removed from a log, with files marked `.deleted` for later removal."""
 
     segments: list[Segment]
@@ -64,7 +64,7 @@ class Retired(NamedTuple):
 
 def expired_segments(
     segments: Sequence[SegmentFacts], bounds: LogBounds, config: TopicConfig, now_ms: int
-) -> Expired:
+) -> ExpiredSegments:
     """Return how many of the segments, ordered from the oldest, have expired."""
     rules: list[tuple[str, Callable[[Sequence[SegmentFacts]], int]]] = [
         ("log start offset", lambda rest: _before_start(rest, bounds)),
@@ -75,15 +75,15 @@ def expired_segments(
             ("retention.ms", lambda rest: _too_old(rest, bounds, config.retention_ms, now_ms)),
         ]
     total, reasons = 0, []
-    for name, count_in in rules:
-        count = count_in(segments[total:])
+    for name, count_expired in rules:
+        count = count_expired(segments[total:])
         if count:
             total += count
             reasons.append(name)
-    return Expired(total, ", ".join(reasons))
+    return ExpiredSegments(total, ", ".join(reasons))
 
 
-def apply_retention(log: Log, high_watermark: int, now_ms: int) -> Retired:
+def apply_retention(log: Log, high_watermark: int, now_ms: int) -> RemovedSegments:
     """Remove expired segments from `log`. May read timestamps from disk.
 
     Args:
@@ -98,7 +98,7 @@ def apply_retention(log: Log, high_watermark: int, now_ms: int) -> Retired:
     facts = [_LogSegment(segment, segment is log.active) for segment in log.segments]
     count, reason = expired_segments(facts, bounds, log.config, now_ms)
     removed = log.detach_head(count, now_ms) if count else []
-    return Retired(removed, reason if removed else "")
+    return RemovedSegments(removed, reason if removed else "")
 
 
 def largest_timestamp(segment: Segment) -> int:

@@ -71,7 +71,7 @@ class Segment:
         "size",
         "suffix",
         "time_index",
-        "torn",
+        "has_torn_write",
         "txn_index",
         "verified",
     )
@@ -105,7 +105,7 @@ class Segment:
         self.created_ms = created_ms
         self.bytes_since_index_entry = 0
         self.is_removed = False
-        self.torn = False
+        self.has_torn_write = False
         """Whether a failed write left a partial batch that could not be removed yet."""
         self._first_timestamp: int | None = None
         self._max_timestamp: int | None = NO_TIMESTAMP if new else None
@@ -130,18 +130,18 @@ class Segment:
             OSError: The write failed. The batch is not part of the segment.
         """
         position = self.size
-        if self.torn:
+        if self.has_torn_write:
             self._undo_torn_write()
         if self._max_timestamp is None or self.bytes_since_index_entry > index_interval_bytes:
             self._load_for_append()
         try:
             self.file.write(position, buffers)
         except OSError:
-            self.torn = True
+            self.has_torn_write = True
             self._undo_torn_write()
             raise
         self.size = position + size
-        self.count_in(position, size, last_offset, max_timestamp, index_interval_bytes)
+        self.record_batch(position, size, last_offset, max_timestamp, index_interval_bytes)
 
     def _load_for_append(self) -> None:
         """Load everything that may block or fail before the batch is written."""
@@ -149,7 +149,7 @@ class Segment:
         self.offset_index.load()
         self.time_index.load()
 
-    def count_in(
+    def record_batch(
         self,
         position: int,
         size: int,
@@ -176,7 +176,7 @@ class Segment:
         The rest of it could otherwise be mistaken for a batch.
         """
         self.file.truncate(self.size)
-        self.torn = False
+        self.has_torn_write = False
 
     # ------------------------------------------------------------------------------------ read
 
@@ -199,14 +199,14 @@ class Segment:
     def _read(self, position: int, length: int) -> bytes:
         # The bytes may come from the page cache after all, but that is unknown here. Set before and
         # after the read to close a race with the event loop, which may add a range in between.
-        self.verified.came_from_disk = True
+        self.verified.was_read_from_disk = True
         try:
             return self.file.read(position, length)
         except FileNotFoundError:
             with _renaming:  # another thread may be renaming the file; wait for its new path
                 return self.file.read(position, length)
         finally:
-            self.verified.came_from_disk = True
+            self.verified.was_read_from_disk = True
 
     def boundary(self, limit: int, max_offset: int) -> OffsetPosition | None:
         """Return the base offset and position of the last indexed batch where a range may end.
@@ -400,19 +400,19 @@ class Segment:
 
     def seal(self) -> None:
         """Undo a torn write, and bring the time index up to date before the segment is closed."""
-        if self.torn:
+        if self.has_torn_write:
             self._undo_torn_write()
-        if self.max_timestamp >= 0 and not self._does_without_indexes:
+        if self.max_timestamp >= 0 and not self._omits_indexes:
             self.time_index.append(self.max_timestamp, self._offset_of_max_timestamp)
 
     def flush_indexes(self) -> None:
-        if not self._does_without_indexes:
+        if not self._omits_indexes:
             self.offset_index.flush()
             self.time_index.flush()
         self.txn_index.flush()
 
     @property
-    def _does_without_indexes(self) -> bool:
+    def _omits_indexes(self) -> bool:
         """Whether the segment is so small that it needs no index files.
 
         Scanning a few batches is faster than creating two files, and most logs of a broker with
@@ -431,7 +431,7 @@ class Segment:
         return self.offset_index.is_rewritten or self.time_index.is_rewritten
 
     @property
-    def is_leaving(self) -> bool:
+    def is_detached(self) -> bool:
         """Whether the segment was removed from its log, so that it need not be synced."""
         return self.is_removed or self.suffix != ""
 
@@ -440,7 +440,7 @@ class Segment:
         try:
             self.file.sync()
         except FileNotFoundError:
-            if not self.is_leaving:
+            if not self.is_detached:
                 raise
 
     def sync_indexes(self) -> None:
@@ -455,21 +455,21 @@ class Segment:
         return self.txn_index.is_sane(self.base_offset) and self.sparse_indexes_are_sane()
 
     def sparse_indexes_are_sane(self) -> bool:
-        if self._does_without_indexes:
+        if self._omits_indexes:
             return True
         return self.offset_index.is_sane(self.size) and self.time_index.is_sane()
 
     def truncate_to_position(self, position: int, offset: int) -> None:
-        self.cut(position)
+        self.truncate_file(position)
         self.truncate_indexes(position, offset)
         self.txn_index.truncate_to(offset)
         self.flush_indexes()
 
-    def cut(self, position: int) -> None:
+    def truncate_file(self, position: int) -> None:
         self.file.truncate(position)
         self.size = position
-        self.verified.cut(position)
-        self.torn = False
+        self.verified.truncate(position)
+        self.has_torn_write = False
         if not position:
             self._first_timestamp = None
 

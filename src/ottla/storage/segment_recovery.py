@@ -95,7 +95,7 @@ def recover_segment(
         if is_whole and _is_in_line(header, expected, room, safe_offset):
             assert found.batch is not None
             on_batch(header, found.batch)
-            segment.count_in(
+            segment.record_batch(
                 header.position,
                 header.size,
                 header.last_offset,
@@ -117,7 +117,7 @@ def recover_segment(
         return Recovered(expected, 0, damaged + (good < segment.size), is_whole=False)
     cut = segment.size - good
     if cut:
-        segment.cut(good)
+        segment.truncate_file(good)
     _save_indexes(segment)
     return Recovered(expected, cut, damaged, is_whole=True)
 
@@ -132,7 +132,7 @@ def rebuild_indexes(segment: Segment, index_interval_bytes: int) -> bool:
     is_whole = True
     try:
         for header in segment.iter_headers(0, wait=True):
-            segment.count_in(
+            segment.record_batch(
                 header.position,
                 header.size,
                 header.last_offset,

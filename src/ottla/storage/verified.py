@@ -9,7 +9,7 @@ the page cache, a large read may send it without another check. A segment theref
 and discards both as soon as any bytes come from the disk: the kernel reads ahead, so other bytes
 that had been evicted may have been read again, unverified, along with them.
 
-Readers in other threads may only set `came_from_disk`; everything else belongs to the broker's
+Readers in other threads may only set `was_read_from_disk`; everything else belongs to the broker's
 event loop.
 """
 
@@ -22,18 +22,18 @@ MAX_SPANS = 4
 class VerifiedBytes:
     """The verified byte ranges of one segment."""
 
-    __slots__ = ("_spans", "_tail", "came_from_disk")
+    __slots__ = ("_spans", "_tail", "was_read_from_disk")
 
     def __init__(self, size: int) -> None:
         """Begin with a segment of `size` bytes that have not been verified."""
         self._tail = size
         self._spans: tuple[tuple[int, int], ...] = ()
         """Disjoint ranges that do not touch the tail, oldest first."""
-        self.came_from_disk = False
+        self.was_read_from_disk = False
 
     def covers(self, start: int, end: int) -> bool:
         """Return whether a range is verified. `end` must not exceed the size of the segment."""
-        if self.came_from_disk:
+        if self.was_read_from_disk:
             return False
         if start >= self._tail:
             return True
@@ -47,22 +47,22 @@ class VerifiedBytes:
             end: First byte after the range.
             size: Current size of the segment.
         """
-        if self.came_from_disk:
-            self.came_from_disk = False
+        if self.was_read_from_disk:
+            self.was_read_from_disk = False
             self._tail, self._spans = size, ()
-        apart = []
+        disjoint = []
         for span in self._spans:
             if span[1] < start or end < span[0]:
-                apart.append(span)
+                disjoint.append(span)
             else:
                 start, end = min(start, span[0]), max(end, span[1])
         if end >= self._tail:
             self._tail = min(start, self._tail)
         else:
-            apart.append((start, end))
-        self._spans = tuple(apart[-MAX_SPANS:])
+            disjoint.append((start, end))
+        self._spans = tuple(disjoint[-MAX_SPANS:])
 
-    def cut(self, size: int) -> None:
+    def truncate(self, size: int) -> None:
         """Forget ranges at or after `size`, to which the segment has been truncated."""
         self._tail = min(self._tail, size)
         self._spans = tuple(span for span in self._spans if span[1] < self._tail)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.streams.plan.shapes import family, is_integer
+from ottla.streams.plan.shapes import is_integer, type_family
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Aggregate:
             case _:
                 return of_type
 
-    def takes(self, of_type: str | None) -> bool:
-        return not self.needs_number or family(of_type) in ("number", None)
+    def accepts(self, of_type: str | None) -> bool:
+        return not self.needs_number or type_family(of_type) in ("number", None)
 
 
 def count(column: str | None = None) -> Aggregate:

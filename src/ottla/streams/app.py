@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
 from ottla.streams.checkpoint import default_state_dir
-from ottla.streams.checks import failing_softly
+from ottla.streams.checks import with_errors_caught
 from ottla.streams.dsl import Stream
-from ottla.streams.errors import TopologyError, listed, refused
+from ottla.streams.errors import TopologyError, listed, topology_error
 from ottla.streams.plan.explain import explain, topology
 from ottla.streams.plan.nodes import BadRecords, Failures, Node, Printed, Sink, Source, ancestors
 from ottla.streams.plan.picture import picture
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.streams.running import Running
     from ottla.streams.store import Store
 
-BAD_RECORDS = ("stop", "drop")
+BAD_RECORD_POLICIES = ("stop", "drop")
 DEFAULT_BATCH_RECORDS = 2_000_000
 """Seconds of work; bounds a batch's memory, and the work lost by a stop in the middle of one."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -76,7 +76,7 @@ class App:
     ) -> None:
         if not _NAME.fullmatch(name):
             raise TopologyError(
-                f"App name {name!r}: letters, digits, dots, underscores and dashes, please"
+                f"App name {name!r} is invalid. Use letters, digits, dots, underscores and dashes."
             )
         self.name = name
         self.bootstrap = bootstrap
@@ -85,11 +85,13 @@ class App:
         self.spark_settings = dict(spark or {})
         self.state_dir = str(state_dir or default_state_dir())
         if failures != "stop" and not isinstance(failures, DeadLetter):
-            raise TopologyError(f"failures={failures!r}; there are stop, st.DeadLetter(topic)")
+            raise TopologyError(
+                f"failures={failures!r} is invalid. Use 'stop' or st.DeadLetter(topic)."
+            )
         self.failures = failures
         if max_records_per_batch is not None and max_records_per_batch < 1:
             raise TopologyError(
-                f"max_records_per_batch={max_records_per_batch}: at least 1, please"
+                f"max_records_per_batch={max_records_per_batch} is invalid. Use 1 or more, or None."
             )
         self.max_records_per_batch = max_records_per_batch
         self.operator_metrics = operator_metrics
@@ -98,9 +100,9 @@ class App:
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
-        return (*self._sinks, *self._failures())
+        return (*self._sinks, *self._failure_sinks())
 
-    def _failures(self) -> Iterator[Sink]:
+    def _failure_sinks(self) -> Iterator[Sink]:
         """Yield the sink for records on which a function raised, if a function may fail softly."""
         if not isinstance(self.failures, DeadLetter):
             return
@@ -108,15 +110,15 @@ class App:
             id(node): node
             for sink in self._sinks
             for node in ancestors(sink)
-            if getattr(getattr(node, "function", None), "fails_softly", False)
+            if getattr(getattr(node, "function", None), "catches_errors", False)
         }
         if found:
             failed = Failures(Bytes.shape, Bytes.shape, tuple(found.values()))
             topic = self.failures.topic
             yield Sink(failed.key, failed.value, failed, topic, Bytes, Bytes, False)
 
-    def _as_configured(self, node: Node) -> Node:
-        return failing_softly(node) if isinstance(self.failures, DeadLetter) else node
+    def _with_failure_handling(self, node: Node) -> Node:
+        return with_errors_caught(node) if isinstance(self.failures, DeadLetter) else node
 
     def stream(
         self,
@@ -147,7 +149,9 @@ class App:
         if isinstance(bad_records, DeadLetter):
             bad = BadRecords(Bytes.shape, Bytes.shape, source)
             name = bad_records.topic
-            self._add(Sink(bad.key, bad.value, bad, name, Bytes, Bytes, has_window_in_key=False))
+            self._add_sink(
+                Sink(bad.key, bad.value, bad, name, Bytes, Bytes, has_window_in_key=False)
+            )
         return Stream(self, source)
 
     def table(
@@ -200,7 +204,7 @@ class App:
             key: Column of the key.
             time: Column of the event time.
         """
-        from ottla.streams.mixing import source_of
+        from ottla.streams.dataframes import source_of
 
         return Stream(self, source_of(rows, key, time))
 
@@ -212,7 +216,7 @@ class App:
         Raises:
             TopologyError: The application writes no topic.
         """
-        return explain(self._checked())
+        return explain(self._checked_sinks())
 
     def topology(self) -> str:
         """Return the topology as text, without the engines.
@@ -222,7 +226,7 @@ class App:
         Raises:
             TopologyError: The application writes no topic.
         """
-        return topology(self._checked())
+        return topology(self._checked_sinks())
 
     def picture(self) -> str:
         """Return the topology as an SVG document.
@@ -230,7 +234,7 @@ class App:
         Raises:
             TopologyError: The application writes no topic.
         """
-        return picture(self._checked())
+        return picture(self._checked_sinks())
 
     def _repr_svg_(self) -> str | None:
         return self.picture() if self._sinks else None
@@ -264,8 +268,8 @@ class App:
 
         launched = launch.current()
         if launched is not None:
-            launched.rule(self)
-            launched.ran.append(self)
+            launched.apply_to(self)
+            launched.started.append(self)
             http = launched.http or http
             if launched.only_builds:
                 return
@@ -311,20 +315,24 @@ class App:
 
         reset(self)
 
-    def _checked(self) -> tuple[Sink, ...]:
+    def _checked_sinks(self) -> tuple[Sink, ...]:
         if not self._sinks:
-            raise TopologyError(f"App {self.name!r} writes nothing: end a stream with to(topic)")
+            raise TopologyError(f"App {self.name!r} writes no topic. End a stream with to(topic).")
         return self.sinks
 
-    def _add(self, sink: Sink) -> None:
+    def _add_sink(self, sink: Sink) -> None:
         taken = [topic for each in self._sinks for topic in (each.topic, each.late_topic)]
         if isinstance(self.failures, DeadLetter):
             taken.append(self.failures.topic)
         if sink.topic in taken or (sink.late_topic is not None and sink.late_topic in taken):
-            raise refused("to", f"topic {sink.topic!r} is written already: merge the two streams")
+            raise topology_error(
+                "to", f"topic {sink.topic!r} is already written; merge the two streams"
+            )
         read = [each.topic for each in ancestors(sink) if isinstance(each, Source)]
         if sink.topic in read and not isinstance(sink, Printed):
-            raise refused("to", f"topic {sink.topic!r} is read here, too: it would never end")
+            raise topology_error(
+                "to", f"the query would read topic {sink.topic!r} as well, so it would never end"
+            )
         self._sinks.append(sink)
 
 
@@ -352,18 +360,26 @@ def _source(
 ) -> Source:
     operator = "table" if is_table else "stream"
     if not topic or type(topic) is not str:
-        raise refused(operator, f"{topic!r} is no topic")
+        raise topology_error(operator, f"{topic!r} is not a topic name")
     key, value = source_serde(operator, "key", key), source_serde(operator, "value", value)
     if start not in ("earliest", "latest"):
-        raise refused(operator, f"start={start!r}; there are earliest, latest")
-    if bad_records not in BAD_RECORDS and (is_table or not isinstance(bad_records, DeadLetter)):
-        valid = listed(BAD_RECORDS) + ("" if is_table else ", st.DeadLetter(topic)")
-        raise refused(operator, f"bad_records={bad_records!r}; there are {valid}")
-    made = None if time is None else trace("time", time, key.shape, value.shape)
-    if isinstance(made, Traced) and getattr(made.outcome, "type", "") not in (
+        raise topology_error(operator, f"start={start!r} is invalid; use earliest or latest")
+    if bad_records not in BAD_RECORD_POLICIES and (
+        is_table or not isinstance(bad_records, DeadLetter)
+    ):
+        valid = listed(BAD_RECORD_POLICIES) + ("" if is_table else ", st.DeadLetter(topic)")
+        raise topology_error(
+            operator, f"bad_records={bad_records!r} is invalid; valid values: {valid}"
+        )
+    traced_time = None if time is None else trace("time", time, key.shape, value.shape)
+    if isinstance(traced_time, Traced) and getattr(traced_time.outcome, "type", "") not in (
         "timestamp",
         "bigint",
         None,
     ):
-        raise refused("time", "the function must return a timestamp or ms as a bigint")
-    return Source(key.shape, value.shape, topic, key, value, made, start, bad_records, is_table)
+        raise topology_error(
+            "time", "the function must return a timestamp, or milliseconds as a bigint"
+        )
+    return Source(
+        key.shape, value.shape, topic, key, value, traced_time, start, bad_records, is_table
+    )

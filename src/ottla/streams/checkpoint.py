@@ -57,7 +57,7 @@ def checkpoint(app: App, sink: Sink) -> str:
     return f"{app_directory(app.state_dir, app.name)}/{sink.topic}"
 
 
-class Files(Protocol):
+class FileSystem(Protocol):
     """File system operations that checkpoints need."""
 
     def exists(self, path: str) -> bool: ...
@@ -87,9 +87,9 @@ class LocalFiles:
     def write(self, path: str, text: str) -> None:
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
-        hidden = file.with_name(f".{file.name}.new")
-        hidden.write_text(text, encoding="utf-8")
-        hidden.replace(file)
+        temporary = file.with_name(f".{file.name}.new")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
 
     def names(self, path: str) -> list[str]:
         try:
@@ -110,16 +110,16 @@ class SparkFiles:
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark
 
-    def _at(self, path: str) -> tuple[Any, Any]:
+    def _file_system_of(self, path: str) -> tuple[Any, Any]:
         where = self._spark._jvm.org.apache.hadoop.fs.Path(path)
         return where.getFileSystem(self._spark._jsc.hadoopConfiguration()), where
 
     def exists(self, path: str) -> bool:
-        system, where = self._at(path)
+        system, where = self._file_system_of(path)
         return bool(system.exists(where))
 
     def read(self, path: str) -> str | None:
-        system, where = self._at(path)
+        system, where = self._file_system_of(path)
         if not system.exists(where):
             return None
         stream = system.open(where)
@@ -129,7 +129,7 @@ class SparkFiles:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        system, where = self._at(path)
+        system, where = self._file_system_of(path)
         stream = system.create(where, True)
         try:
             stream.write(bytearray(text.encode()))
@@ -137,20 +137,20 @@ class SparkFiles:
             stream.close()
 
     def names(self, path: str) -> list[str]:
-        system, where = self._at(path)
+        system, where = self._file_system_of(path)
         if not system.exists(where):
             return []
         return sorted(each.getPath().getName() for each in system.listStatus(where))
 
     def delete(self, path: str) -> None:
-        system, where = self._at(path)
+        system, where = self._file_system_of(path)
         system.delete(where, True)
 
 
 # ---------------------------------------------------------------------------------- the topology
 
 
-def check_topology(app: App, sink: Sink, files: Files) -> None:
+def check_topology(app: App, sink: Sink, files: FileSystem) -> None:
     """Refuse a checkpoint of another topology, and record the topology of a new one.
 
     State can only be read by the topology that wrote it.
@@ -162,14 +162,14 @@ def check_topology(app: App, sink: Sink, files: Files) -> None:
         files.write(path + TOPOLOGY, now)
     elif before != now:
         raise TopologyError(
-            f"App {app.name!r}, topic {sink.topic!r}: the checkpoint in {path} was made by "
-            f"another topology. Change it back, give the app another name, or begin anew with "
+            f"App {app.name!r}, topic {sink.topic!r}: the checkpoint in {path} was written by "
+            f"a different topology. Restore that topology, rename the app, or start over with "
             f"app.reset() or kafka-streams-application-reset.\n"
-            f"{changes(before.splitlines(), now.splitlines())}"
+            f"{topology_diff(before.splitlines(), now.splitlines())}"
         )
 
 
-def changes(before: Sequence[str], now: Sequence[str]) -> str:
+def topology_diff(before: Sequence[str], now: Sequence[str]) -> str:
     lines = difflib.unified_diff(before, now, "before", "now", n=0, lineterm="")
     return "\n".join(line for line in lines if not line.startswith("@@"))
 
@@ -188,7 +188,7 @@ class AppLock:
         self.path = local_directory(state_dir, name) / LOCK
         self._file: Any = None
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Take the lock.
 
         Raises:
@@ -205,15 +205,15 @@ class AppLock:
             pid = file.read().strip()
             file.close()
             raise UserError(
-                f"App {self._name!r} is running already (process {pid or 'unknown'}, "
-                f"{self.path}): stop it first, or give this one another name."
+                f"App {self._name!r} is already running (process {pid or 'unknown'}, "
+                f"{self.path}). Stop it first, or give this app another name."
             ) from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
         self._file = file
 
-    def free(self) -> None:
+    def release(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None

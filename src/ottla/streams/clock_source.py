@@ -42,19 +42,19 @@ class _Tick(InputPartition):
 class WallClockReader(DataSourceStreamReader):
     def __init__(self, every_ms: int) -> None:
         self._every_s = every_ms / 1000
-        self._shown_ms = 0
-        self._shown_at_s = float("-inf")
+        self._last_tick_ms = 0
+        self._last_tick_done_s = float("-inf")
         """Monotonic time at which the batch of the last tick was found to have ended."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {CLOCK: 0}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        if start[CLOCK] != self._shown_ms:
-            self._shown_ms, self._shown_at_s = start[CLOCK], time.monotonic()
-        if time.monotonic() < self._shown_at_s + self._every_s:
+        if start[CLOCK] != self._last_tick_ms:
+            self._last_tick_ms, self._last_tick_done_s = start[CLOCK], time.monotonic()
+        if time.monotonic() < self._last_tick_done_s + self._every_s:
             return start
-        return {CLOCK: max(time.time_ns() // 1_000_000, self._shown_ms + 1)}
+        return {CLOCK: max(time.time_ns() // 1_000_000, self._last_tick_ms + 1)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [] if start == end else [_Tick(end[CLOCK])]

@@ -12,19 +12,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.checks import (
+    make_print_sink,
+    make_sink,
     pair_shapes,
     parse_schema,
-    printed,
     refuse_second_state,
     refuse_two_states,
     refuse_untyped,
     shape_of,
-    sink,
 )
 from ottla.streams.durations import Duration, duration_ms
-from ottla.streams.errors import refused
+from ottla.streams.errors import topology_error
 from ottla.streams.grouped import Grouped
-from ottla.streams.joins import how_of, joined_value, lookup, refuse_uncopartitioned
+from ottla.streams.joins import check_how, joined_value, lookup, refuse_uncopartitioned
 from ottla.streams.plan.nodes import (
     Deduplicated,
     Filter,
@@ -43,21 +43,21 @@ from ottla.streams.plan.nodes import (
     TableJoin,
     Transformed,
 )
-from ottla.streams.plan.shapes import plain
+from ottla.streams.plan.shapes import plain_shape
 from ottla.streams.plan.tracing import InPython, Traced, fingerprint_of_class, in_python, trace
-from ottla.streams.serdes import Serde, natural
+from ottla.streams.serdes import Serde, default_serde
 from ottla.streams.state.processors import Processor, has_wall_clock
 from ottla.streams.table import GlobalTable, Table
 
 if TYPE_CHECKING:
     from ottla.streams.app import App
 
-Over = Callable[..., Any]
+RecordFunction = Callable[..., Any]
 """Function of (value), (key, value) or (key, value, timestamp)."""
 
-CLOCK = "1 second"
+DEFAULT_CLOCK_INTERVAL = "1 second"
 """Default interval at which processors check the wall clock."""
-LEAST_CLOCK_MS = 100
+MIN_CLOCK_MS = 100
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
@@ -78,7 +78,7 @@ class Stream:
 
     # ----------------------------------------------------------------------------- one to one
 
-    def filter(self, predicate: Over) -> Stream:
+    def filter(self, predicate: RecordFunction) -> Stream:
         """Keep the records for which a predicate is true. Null counts as false.
 
         Args:
@@ -89,7 +89,7 @@ class Stream:
         """
         return self._filtered("filter", predicate, negated=False)
 
-    def filter_not(self, predicate: Over) -> Stream:
+    def filter_not(self, predicate: RecordFunction) -> Stream:
         """Keep the records for which a predicate is not true.
 
         Args:
@@ -97,16 +97,16 @@ class Stream:
         """
         return self._filtered("filter_not", predicate, negated=True)
 
-    def _filtered(self, operator: str, predicate: Over, *, negated: bool) -> Stream:
+    def _filtered(self, operator: str, predicate: RecordFunction, *, negated: bool) -> Stream:
         node = self._node
         function = trace(operator, predicate, node.key, node.value)
         if isinstance(function, Traced) and (
             isinstance(function.outcome, dict | tuple) or function.outcome.type != "boolean"
         ):
-            raise refused(operator, "the function must say true or false")
-        return self._with(Filter(node.key, node.value, node, function, negated))
+            raise topology_error(operator, "the function must return a boolean")
+        return self._derived(Filter(node.key, node.value, node, function, negated))
 
-    def branch(self, **predicates: Over) -> dict[str, Stream]:
+    def branch(self, **predicates: RecordFunction) -> dict[str, Stream]:
         """Split the stream: each record goes to the first branch whose predicate is true.
 
         Args:
@@ -121,14 +121,17 @@ class Stream:
             branches["otherwise"].to("small-orders")
         """
         if not predicates or "otherwise" in predicates:
-            raise refused("branch", "name the branches: branch(big=…, small=…); otherwise is ours")
+            raise topology_error(
+                "branch",
+                "name the branches: branch(big=…, small=…); the name otherwise is reserved",
+            )
         rest, branches = self, {}
         for name, predicate in predicates.items():
             branches[name] = rest._filtered("branch", predicate, negated=False)
             rest = rest._filtered("branch", predicate, negated=True)
         return {**branches, "otherwise": rest}
 
-    def map_values(self, function: Over, schema: str | None = None) -> Stream:
+    def map_values(self, function: RecordFunction, schema: str | None = None) -> Stream:
         """Replace the value of each record.
 
         Args:
@@ -143,10 +146,10 @@ class Stream:
         node = self._node
         made = trace("map_values", function, node.key, node.value)
         shape = shape_of("map_values", made, schema)
-        return self._with(MapValues(node.key, shape, node, made))
+        return self._derived(MapValues(node.key, shape, node, made))
 
     def map(
-        self, function: Over, schema: str | None = None, *, key_schema: str | None = None
+        self, function: RecordFunction, schema: str | None = None, *, key_schema: str | None = None
     ) -> Stream:
         """Replace the key and the value of each record.
 
@@ -158,9 +161,9 @@ class Stream:
         node = self._node
         made = trace("map", function, node.key, node.value)
         key, value = pair_shapes("map", made, schema, key_schema)
-        return self._with(Map(key, value, node, made))
+        return self._derived(Map(key, value, node, made))
 
-    def flat_map(self, function: Over, *, schema: str, key_schema: str) -> Stream:
+    def flat_map(self, function: RecordFunction, *, schema: str, key_schema: str) -> Stream:
         """Replace each record by any number of records.
 
         Args:
@@ -171,9 +174,9 @@ class Stream:
         node = self._node
         made = in_python("flat_map", function, "a list of pairs")
         key, value = pair_shapes("flat_map", made, schema, key_schema)
-        return self._with(FlatMap(key, value, node, made))
+        return self._derived(FlatMap(key, value, node, made))
 
-    def flat_map_values(self, function: Over, schema: str | None = None) -> Stream:
+    def flat_map_values(self, function: RecordFunction, schema: str | None = None) -> Stream:
         """Replace each record by any number of records with the same key.
 
         Args:
@@ -187,11 +190,11 @@ class Stream:
         else:
             of_type = None if isinstance(made.outcome, dict | tuple) else made.outcome.type
             if of_type is None or not of_type.startswith("array<"):
-                raise refused("flat_map_values", "the function must return a list")
-            shape = plain(of_type.removeprefix("array<").removesuffix(">"))
-        return self._with(FlatMapValues(node.key, shape, node, made))
+                raise topology_error("flat_map_values", "the function must return a list")
+            shape = plain_shape(of_type.removeprefix("array<").removesuffix(">"))
+        return self._derived(FlatMapValues(node.key, shape, node, made))
 
-    def select_key(self, function: Over, schema: str | None = None) -> Stream:
+    def select_key(self, function: RecordFunction, schema: str | None = None) -> Stream:
         """Replace the key of each record.
 
         Args:
@@ -204,7 +207,7 @@ class Stream:
         node = self._node
         made = trace("select_key", function, node.key, node.value)
         shape = shape_of("select_key", made, schema)
-        return self._with(SelectKey(shape, node.value, node, made))
+        return self._derived(SelectKey(shape, node.value, node, made))
 
     def merge(self, other: Stream) -> Stream:
         """Combine two streams with the same schema. The order between them is not defined.
@@ -221,12 +224,12 @@ class Stream:
             ("values", mine.value, theirs.value),
         ):
             if left != right:
-                raise refused("merge", f"{what} differ: {left} and {right}")
+                raise topology_error("merge", f"{what} differ: {left} and {right}")
         merged = Merge(mine.key, mine.value, mine, theirs)
         refuse_two_states("merge", merged)
-        return self._with(merged)
+        return self._derived(merged)
 
-    def peek(self, function: Over) -> Stream:
+    def peek(self, function: RecordFunction) -> Stream:
         """Call a function for each record, for example to log it, and pass the record on.
 
         It runs in Spark's executors, and again for the records of a batch that is retried.
@@ -236,7 +239,7 @@ class Stream:
         """
         node = self._node
         made = in_python("peek", function, "called for what it does")
-        return self._with(Peek(node.key, node.value, node, made))
+        return self._derived(Peek(node.key, node.value, node, made))
 
     def repartition(self, partitions: int) -> Stream:
         """Distribute the records by key over a number of tasks, to use as many cores.
@@ -247,12 +250,14 @@ class Stream:
             partitions: Number of tasks.
         """
         if type(partitions) is not int or partitions < 1:
-            raise refused("repartition", f"partitions={partitions!r}: a number from 1 up")
+            raise topology_error(
+                "repartition", f"partitions={partitions!r} is invalid; use an integer of at least 1"
+            )
         node = self._node
-        return self._with(Repartitioned(node.key, node.value, node, partitions))
+        return self._derived(Repartitioned(node.key, node.value, node, partitions))
 
     def transform(
-        self, function: Over, schema: str | None = None, *, key_schema: str | None = None
+        self, function: RecordFunction, schema: str | None = None, *, key_schema: str | None = None
     ) -> Stream:
         """Apply a function of DataFrames to the stream.
 
@@ -266,7 +271,7 @@ class Stream:
         made = in_python("transform", function, "a function over DataFrames", arities=(1,))
         key = node.key if key_schema is None else parse_schema(key_schema)
         value = node.value if schema is None else parse_schema(schema)
-        return self._with(Transformed(key, value, node, made))
+        return self._derived(Transformed(key, value, node, made))
 
     @property
     def df(self) -> Any:
@@ -274,13 +279,13 @@ class Stream:
 
         It has the columns key, value and timestamp.
         """
-        from ottla.streams.mixing import frame_of
+        from ottla.streams.dataframes import frame_of
 
         return frame_of(self._app, self._node)
 
     # ---------------------------------------------------------------------------- with state
 
-    def group_by(self, function: Over, schema: str | None = None) -> Grouped:
+    def group_by(self, function: RecordFunction, schema: str | None = None) -> Grouped:
         """Group records by a new key. Records with a null key are dropped, as in Kafka Streams.
 
         Args:
@@ -293,7 +298,7 @@ class Stream:
         """Group records by their key. Records with a null key are dropped, as in Kafka Streams."""
         return Grouped(self._app, self._node)
 
-    def deduplicate(self, function: Over, *, within: Duration) -> Stream:
+    def deduplicate(self, function: RecordFunction, *, within: Duration) -> Stream:
         """Keep the first record of each identifier and drop its repetitions.
 
         Records that are later than `within` are dropped, too.
@@ -309,14 +314,14 @@ class Stream:
         refuse_second_state("deduplicate", node)
         made = trace("deduplicate", function, node.key, node.value)
         if isinstance(made, InPython):
-            raise refused(
+            raise topology_error(
                 "deduplicate",
-                f"the function would run in Python ({made.reason}): use select_key or map_values "
-                "first, and a column of theirs here",
+                f"the function would run in Python ({made.reason}); compute the identifier with "
+                "select_key or map_values first, and return that column here",
             )
         shape_of("deduplicate", made, None)
-        within_ms = duration_ms(within, name="within", least_ms=1)
-        return self._with(Deduplicated(node.key, node.value, node, made, within_ms))
+        within_ms = duration_ms(within, name="within", min_ms=1)
+        return self._derived(Deduplicated(node.key, node.value, node, made, within_ms))
 
     def process(
         self,
@@ -341,32 +346,39 @@ class Stream:
         refuse_second_state("process", node)
         made: object = processor() if callable(processor) else processor
         if not isinstance(made, Processor):
-            raise refused("process", f"{processor!r} makes no st.Processor")
+            raise topology_error("process", f"{processor!r} does not create an st.Processor")
         kind = type(made)
         if kind.process is Processor.process:
-            raise refused("process", f"{kind.__name__} has no process(self, record)")
+            raise topology_error(
+                "process", f"{kind.__name__} does not define process(self, record)"
+            )
         clock_ms = None
         if has_wall_clock(kind):
-            clock_ms = duration_ms(clock or CLOCK, name="clock", least_ms=LEAST_CLOCK_MS)
+            clock_ms = duration_ms(
+                clock or DEFAULT_CLOCK_INTERVAL, name="clock", min_ms=MIN_CLOCK_MS
+            )
         elif clock is not None:
-            raise refused("process", f"clock={clock!r}: {kind.__name__} has no on_wall_clock")
+            raise topology_error(
+                "process",
+                f"clock={clock!r} needs on_wall_clock, which {kind.__name__} does not define",
+            )
         key = node.key if key_schema is None else parse_schema(key_schema)
         refuse_untyped("process", node.key, node.value, key)
         value = parse_schema(schema)
         fingerprint = fingerprint_of_class(kind)
-        return self._with(
+        return self._derived(
             Processed(key, value, node, processor, kind.__name__, fingerprint, clock_ms)
         )
 
     def join(
         self,
         other: Stream | Table | GlobalTable,
-        function: Over | None = None,
+        function: RecordFunction | None = None,
         *,
         how: str = "inner",
         within: Duration | None = None,
         grace: Duration = "0 seconds",
-        on: Over | None = None,
+        on: RecordFunction | None = None,
         schema: str | None = None,
     ) -> Stream:
         """Join records with the same key.
@@ -392,12 +404,16 @@ class Stream:
         if isinstance(other, Table | GlobalTable):
             return self._join_table(other, function, how, within, on, schema)
         if not isinstance(other, Stream):
-            raise refused("join", f"{other!r} is no stream, table or global table")
+            raise topology_error("join", f"{other!r} is not a stream, table or global table")
         if on is not None:
-            raise refused("join", "on= is for global tables: use select_key on both streams")
-        how = how_of("join", how, ("inner", "left", "outer"))
+            raise topology_error(
+                "join", "on= applies only to global tables; use select_key on both streams"
+            )
+        how = check_how("join", how, ("inner", "left", "outer"))
         if within is None:
-            raise refused("join", 'two streams join in a window: within="5 minutes"')
+            raise topology_error(
+                "join", 'a join of two streams needs a window, such as within="5 minutes"'
+            )
         refuse_second_state("join", self._node)
         refuse_second_state("join", other._node)
         refuse_uncopartitioned("join", self._node, other._node)
@@ -406,31 +422,38 @@ class Stream:
         shape = shape_of("join", made, schema) if shape is None else shape
         within_ms = duration_ms(within, name="within")
         grace_ms = duration_ms(grace, name="grace")
-        return self._with(StreamJoin(mine.key, shape, mine, theirs, how, within_ms, grace_ms, made))
+        return self._derived(
+            StreamJoin(mine.key, shape, mine, theirs, how, within_ms, grace_ms, made)
+        )
 
     def _join_table(
         self,
         table: Table | GlobalTable,
-        function: Over | None,
+        function: RecordFunction | None,
         how: str,
         within: Duration | None,
-        on: Over | None,
+        on: RecordFunction | None,
         schema: str | None,
     ) -> Stream:
-        how = how_of("join", how, ("inner", "left"))
+        how = check_how("join", how, ("inner", "left"))
         if within is not None:
-            raise refused("join", "a table has no window: leave out within")
+            raise topology_error("join", "within= applies only to a join of two streams; remove it")
         node, source = self._node, table._node
         if not isinstance(source, Source):
-            raise refused("join", "the table must be a topic: go through(topic), and join that")
+            raise topology_error(
+                "join",
+                "the table must be a topic; write it with through(topic) and join the result",
+            )
         made, shape = joined_value(node.value, source.value, function)
         shape = shape_of("join", made, schema) if shape is None else shape
         if isinstance(table, GlobalTable):
-            return self._with(lookup(node, source, on, how, made, shape))
+            return self._derived(lookup(node, source, on, how, made, shape))
         if on is not None:
-            raise refused("join", "on= is for global tables: app.global_table, or select_key")
+            raise topology_error(
+                "join", "on= applies only to global tables; use app.global_table or select_key"
+            )
         refuse_uncopartitioned("join", node, source)
-        return self._with(TableJoin(node.key, shape, node, source, how, made))
+        return self._derived(TableJoin(node.key, shape, node, source, how, made))
 
     # --------------------------------------------------------------------------------- ends
 
@@ -448,7 +471,7 @@ class Stream:
         Raises:
             TopologyError: The application reads or writes the topic already.
         """
-        self._app._add(sink(self._node, topic, key, value))
+        self._app._add_sink(make_sink(self._node, topic, key, value))
 
     def print(self, label: str) -> None:
         """Print each record to standard output as `[label]: key, value`.
@@ -457,8 +480,11 @@ class Stream:
             label: Label that precedes the records.
         """
         if not _LABEL.fullmatch(label):
-            raise refused("print", f"label {label!r}: letters, digits, dots, dashes, please")
-        self._app._add(printed(self._node, label))
+            raise topology_error(
+                "print",
+                f"label {label!r} is invalid; use letters, digits, dots, underscores and dashes",
+            )
+        self._app._add_sink(make_print_sink(self._node, label))
 
     def through(self, topic: str) -> Stream:
         """Write the stream to a topic and continue from it in a separate query.
@@ -468,9 +494,9 @@ class Stream:
         """
         node = self._node
         refuse_untyped("through", node.key, node.value)
-        key, value = natural(node.key), natural(node.value)
+        key, value = default_serde(node.key), default_serde(node.value)
         self.to(topic, key=key, value=value)
         return self._app.stream(topic, key=key, value=value)
 
-    def _with(self, node: Node) -> Stream:
-        return Stream(self._app, self._app._as_configured(node))
+    def _derived(self, node: Node) -> Stream:
+        return Stream(self._app, self._app._with_failure_handling(node))

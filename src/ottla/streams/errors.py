@@ -16,9 +16,9 @@ class TopologyError(UserError):
     """An operator or argument that the topology does not support, raised when it is added."""
 
 
-def refused(operator: str, why: str) -> TopologyError:
+def topology_error(operator: str, reason: str) -> TopologyError:
     place = _calling_line()
-    return TopologyError(f"{operator} ({place}): {why}" if place else f"{operator}: {why}")
+    return TopologyError(f"{operator} ({place}): {reason}" if place else f"{operator}: {reason}")
 
 
 def listed(names: Iterable[str]) -> str:

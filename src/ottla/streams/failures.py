@@ -12,17 +12,17 @@ import re
 
 from ottla.base.errors import UserError
 
-FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 30.0
+MIN_PAUSE_S = 1.0
+MAX_PAUSE_S = 30.0
 
 _PLAN_FOLLOWS = "=== Streaming Query ==="
 _WRAPPERS = ("py4j.", "pyspark.")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\n]+)")
-_ONLY_WHERE = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED")
+_LOCATION_CONDITIONS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "TASK_WRITE_FAILED")
 _RAISED = re.compile(
     r"^(?:ottla\.[\w.]+|[A-Za-z_][\w.]*(?:Error|Exception|Failed)): .+$", re.MULTILINE
 )
-_LOST = re.compile(
+_TRANSIENT = re.compile(
     r"""
     \b(?: KafkaTimeout | BrokersUnreachable | ConnectionLost ) \b
     | \b(?: ConnectionRefusedError | ConnectionResetError | BrokenPipeError | EOFError ) \b
@@ -35,7 +35,7 @@ _LOST = re.compile(
     """,
     re.VERBOSE,
 )
-_FOR_GOOD = re.compile(
+_PERMANENT = re.compile(
     r"\b(?:BatchUndecidable|DataLoss|AuthorizationFailed|AuthenticationFailed|InvalidConfig)\b"
     r"|has taken over"
 )
@@ -51,22 +51,22 @@ def cause_of(text: str) -> str:
     This is the last exception raised in Python; else the first of Spark's error conditions that
     says more than where the failure happened; else the first line.
     """
-    told = text.partition(_PLAN_FOLLOWS)[0]
-    raised = [line for line in _RAISED.findall(told) if not line.startswith(_WRAPPERS)]
+    report = text.partition(_PLAN_FOLLOWS)[0]
+    raised = [line for line in _RAISED.findall(report) if not line.startswith(_WRAPPERS)]
     if raised:
         return str(raised[-1]).strip()
-    for condition, sentence in _CONDITION.findall(told):
-        if condition not in _ONLY_WHERE:
+    for condition, sentence in _CONDITION.findall(report):
+        if condition not in _LOCATION_CONDITIONS:
             return f"[{condition}] {sentence}".strip()
-    return told.strip().partition("\n")[0]
+    return report.strip().partition("\n")[0]
 
 
-def is_passing(text: str) -> bool:
+def is_transient(text: str) -> bool:
     """Return whether the failure is transient, so that the query should be restarted."""
-    told = text.partition(_PLAN_FOLLOWS)[0]
-    return _FOR_GOOD.search(told) is None and _LOST.search(told) is not None
+    report = text.partition(_PLAN_FOLLOWS)[0]
+    return _PERMANENT.search(report) is None and _TRANSIENT.search(report) is not None
 
 
 def pause_s(failures: int) -> float:
     """Return the pause before a restart, after `failures` in a row without a finished batch."""
-    return min(FIRST_PAUSE_S * (1 << min(failures - 1, 10)), LONGEST_PAUSE_S)
+    return min(MIN_PAUSE_S * (1 << min(failures - 1, 10)), MAX_PAUSE_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.streams.plan.expressions import Call, Expression, NotTraceable, constant
-from ottla.streams.plan.shapes import family
+from ottla.streams.plan.shapes import type_family
 
 
 def is_null(value: Any) -> Any:
@@ -27,9 +27,11 @@ def coalesce(*values: Any) -> Any:
     """
     if not any(isinstance(each, Expression) for each in values):
         return next((each for each in values if each is not None), None)
-    given = tuple(map(constant, values))
-    if len({family(each.type) for each in given}) != 1:
+    expressions = tuple(map(constant, values))
+    if len({type_family(each.type) for each in expressions}) != 1:
         raise NotTraceable("coalesce() of different types")
     return Call(
-        given[0].type if len({each.type for each in given}) == 1 else None, "coalesce", given
+        expressions[0].type if len({each.type for each in expressions}) == 1 else None,
+        "coalesce",
+        expressions,
     )

@@ -20,10 +20,10 @@ from ottla.streams.checks import (
     refuse_second_state,
     refuse_untyped,
 )
-from ottla.streams.errors import listed, refused
-from ottla.streams.plan.expressions import Call, Field
-from ottla.streams.plan.nodes import Aggregated, Folded, MapValues, Node
-from ottla.streams.plan.shapes import VALUE, Column, Shape, record
+from ottla.streams.errors import listed, topology_error
+from ottla.streams.plan.expressions import Call, ColumnReference
+from ottla.streams.plan.nodes import Aggregated, MapValues, Node, PythonAggregated
+from ottla.streams.plan.shapes import VALUE, Column, DataShape, record_shape
 from ottla.streams.plan.tracing import InPython, Traced, in_python, trace_pair
 from ottla.streams.serdes import DeadLetter
 from ottla.streams.state.folds import Fold, of_aggregates, of_aggregator, of_reducer
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from ottla.streams.app import App
 
 WINDOW_COLUMNS = (Column("window_start", "timestamp"), Column("window_end", "timestamp"))
-LATE = ("drop",)
-WITH_STATE = "functions with state"
-_SUMMED = ("bigint", "double")
-_OWN = ((builtins.min, "min"), (builtins.max, "max"))
+LATE_POLICIES = ("drop",)
+STATEFUL_FUNCTIONS = "functions with state"
+_SUMMABLE_TYPES = ("bigint", "double")
+_SPARK_REDUCERS = ((builtins.min, "min"), (builtins.max, "max"))
 """Reducers for which Spark has an aggregate."""
 
 
@@ -71,12 +71,15 @@ class Grouped:
             orders.group_by_key().windowed(st.tumbling("1 minute")).count()
         """
         if self._window is not None:
-            raise refused("windowed", f"there is a window already: {self._window}")
+            raise topology_error("windowed", f"the records already have a window: {self._window}")
         if not isinstance(window, Window):
-            raise refused("windowed", "give st.tumbling, st.hopping, st.sliding or st.session")
-        if late not in LATE and not isinstance(late, DeadLetter):
-            raise refused(
-                "windowed", f"late={late!r}; there are {listed(LATE)}, st.DeadLetter(topic)"
+            raise topology_error(
+                "windowed", "the window must be st.tumbling, st.hopping, st.sliding or st.session"
+            )
+        if late not in LATE_POLICIES and not isinstance(late, DeadLetter):
+            raise topology_error(
+                "windowed",
+                f"late={late!r} is invalid; use {listed(LATE_POLICIES)} or st.DeadLetter(topic)",
             )
         letter = late if isinstance(late, DeadLetter) else None
         return Grouped(self._app, self._node, window, letter)
@@ -130,21 +133,29 @@ class Grouped:
         node = self._node
         refuse_second_state("reduce", node)
         made = trace_pair("reduce", function, node.value, node.value)
-        own = next((name for each, name in _OWN if each is function), None)
-        own = "sum" if self._adds(made) else own
-        if own is not None and (reduced := self._reduced(own)) is not None:
+        spark_function = next((name for each, name in _SPARK_REDUCERS if each is function), None)
+        spark_function = "sum" if self._is_sum(made) else spark_function
+        if spark_function is not None and (reduced := self._reduced(spark_function)) is not None:
             return Table(self._app, reduced)
         refuse_untyped("reduce", node.key, node.value)
-        kept = (InPython(function, 2, WITH_STATE),)
-        return self._folded("reduce", "{}", of_reducer(function), node.value, kept, WITH_STATE)
+        kept = (InPython(function, 2, STATEFUL_FUNCTIONS),)
+        return self._python_aggregated(
+            "reduce", "{}", of_reducer(function), node.value, kept, STATEFUL_FUNCTIONS
+        )
 
-    def _adds(self, made: Traced | InPython) -> bool:
+    def _is_sum(self, made: Traced | InPython) -> bool:
         value = self._node.value
-        if not isinstance(made, Traced) or value.is_record or value.columns[0].type not in _SUMMED:
+        if (
+            not isinstance(made, Traced)
+            or value.is_record
+            or value.columns[0].type not in _SUMMABLE_TYPES
+        ):
             return False
         match made.outcome:
-            case Call(function="+", arguments=(Field() as one, Field() as other)):
-                return {one.of, other.of} == {"left", "right"}
+            case Call(
+                function="+", arguments=(ColumnReference() as one, ColumnReference() as other)
+            ):
+                return {one.origin, other.origin} == {"left", "right"}
         return False
 
     def _reduced(self, function: str) -> Node | None:
@@ -159,10 +170,10 @@ class Grouped:
             return None
         columns = () if window is None else WINDOW_COLUMNS
         of_type = value.columns[0].type
-        shape = record(*columns, Column(VALUE, of_type))
+        shape = record_shape(*columns, Column(VALUE, of_type))
         total = (VALUE, Aggregate(function, None))
         node = Aggregated(self._node.key, shape, self._node, window, (total,))
-        chosen = Traced(Field(of_type, "value", VALUE))
+        chosen = Traced(ColumnReference(of_type, "value", VALUE))
         return MapValues(node.key, value, node, chosen)
 
     def aggregate(
@@ -199,64 +210,77 @@ class Grouped:
         if initial is None and add is None:
             return self._aggregated(aggregates)
         if aggregates:
-            raise refused("aggregate", f"functions, or {listed(aggregates)}, but not both")
+            raise topology_error(
+                "aggregate", f"pass either functions or {listed(aggregates)}, not both"
+            )
         if not (callable(initial) and callable(add)):
-            raise refused("aggregate", "give two functions: aggregate(initial, add, schema=…)")
+            raise topology_error(
+                "aggregate", "pass two functions: aggregate(initial, add, schema=…)"
+            )
         if schema is None:
-            raise refused("aggregate", 'say what is given out: schema="total double, n bigint"')
+            raise topology_error("aggregate", 'specify the result: schema="total double, n bigint"')
         is_session = self._window is not None and self._window.is_session
         if is_session and merge is None:
-            raise refused("aggregate", "sessions grow together: give merge=, of two aggregates")
-        made = in_python("aggregate", add, WITH_STATE, arities=(2, 3))
+            raise topology_error(
+                "aggregate", "sessions can merge; pass merge=, a function of two aggregates"
+            )
+        made = in_python("aggregate", add, STATEFUL_FUNCTIONS, arities=(2, 3))
         refuse_untyped("aggregate", self._node.key)
         more = (each for each in (merge, finish) if each is not None)
-        functions = [InPython(initial, 0, WITH_STATE), made]
-        functions += [InPython(each, 1, WITH_STATE) for each in more]
+        functions = [InPython(initial, 0, STATEFUL_FUNCTIONS), made]
+        functions += [InPython(each, 1, STATEFUL_FUNCTIONS) for each in more]
         fold = of_aggregator(initial, add, made.arity, merge, finish)
         shape = parse_schema(schema)
-        return self._folded("aggregate", "{}", fold, shape, tuple(functions), WITH_STATE)
+        return self._python_aggregated(
+            "aggregate", "{}", fold, shape, tuple(functions), STATEFUL_FUNCTIONS
+        )
 
     def _aggregated(self, aggregates: dict[str, Aggregate]) -> Table:
         node, window = self._node, self._window
         if not aggregates:
-            raise refused("aggregate", "say what: aggregate(n=st.count())")
+            raise topology_error(
+                "aggregate", "name at least one aggregate: aggregate(n=st.count())"
+            )
         columns: list[Column] = []
         for name, each in aggregates.items():
             if window is not None and name in [column.name for column in WINDOW_COLUMNS]:
-                raise refused("aggregate", f"{name} is the window's own column")
+                raise topology_error("aggregate", f"{name} is a reserved column of the window")
             columns.append(Column(name, aggregate_type(name, each, node.value)))
         named = tuple(aggregates.items())
         if window is None or (window.every_ms is not None and self._late is None):
             before = () if window is None else WINDOW_COLUMNS
             return Table(
-                self._app, Aggregated(node.key, record(*before, *columns), node, window, named)
+                self._app,
+                Aggregated(node.key, record_shape(*before, *columns), node, window, named),
             )
         why = "late records are given out"
         if self._late is None:
             why = "sliding windows" if window.is_sliding else "sessions that are open are given out"
         what = ", ".join(f"{name}={each}" for name, each in named)
-        refuse_untyped("aggregate", node.key, record(*columns))
-        table = self._folded("aggregate", what, of_aggregates(named), record(*columns), (), why)
+        refuse_untyped("aggregate", node.key, record_shape(*columns))
+        table = self._python_aggregated(
+            "aggregate", what, of_aggregates(named), record_shape(*columns), (), why
+        )
         if window.is_session and self._late is None:
             # Sessions that are suppressed until they close are kept in Spark's state.
-            shape = record(*WINDOW_COLUMNS, *columns)
+            shape = record_shape(*WINDOW_COLUMNS, *columns)
             table.when_suppressed = Aggregated(node.key, shape, node, window, named)
         return table
 
-    def _folded(
+    def _python_aggregated(
         self,
         operator: str,
         what: str,
         fold: Fold,
-        shape: Shape,
+        shape: DataShape,
         functions: tuple[InPython, ...],
         why: str,
     ) -> Table:
         value = shape
         if self._window is not None and shape.is_record:
-            own = [each for each in WINDOW_COLUMNS if each.name not in shape.names]
-            value = record(*own, *shape.columns)
-        node = Folded(
+            window_columns = [each for each in WINDOW_COLUMNS if each.name not in shape.names]
+            value = record_shape(*window_columns, *shape.columns)
+        node = PythonAggregated(
             self._node.key,
             value,
             self._node,

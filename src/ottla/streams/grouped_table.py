@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.streams.checks import (
     aggregate_type,
+    make_sink,
     parse_schema,
     refuse_second_state,
     refuse_untyped,
     shape_of,
-    sink,
 )
-from ottla.streams.errors import refused
-from ottla.streams.grouped import WITH_STATE
-from ottla.streams.joins import free_topic, topic_of
-from ottla.streams.plan.nodes import Changing, Node, Sink, Source, TableFolded
-from ottla.streams.plan.shapes import Column, Shape, record, type_of
+from ottla.streams.errors import topology_error
+from ottla.streams.grouped import STATEFUL_FUNCTIONS
+from ottla.streams.joins import source_topic_of, unused_topic_name
+from ottla.streams.plan.nodes import Changing, Node, Sink, Source, TableAggregated
+from ottla.streams.plan.shapes import Column, DataShape, record_shape, type_of
 from ottla.streams.plan.tracing import InPython, in_python, trace
-from ottla.streams.serdes import Serde, natural
+from ottla.streams.serdes import Serde, default_serde
 from ottla.streams.state.folds import Fold, of_aggregates, of_aggregator
 from ottla.streams.table import Table
 
@@ -91,52 +91,53 @@ class GroupedTable:
             grouped.aggregate(int, lambda n, row: n + 1, lambda n, row: n - 1, schema="bigint")
         """
         if not callable(initial):
-            raise refused(
-                "aggregate", "give functions: aggregate(initial, add, subtract, schema=…)"
+            raise topology_error(
+                "aggregate", "pass functions: aggregate(initial, add, subtract, schema=…)"
             )
         made = [
-            in_python("aggregate", each, WITH_STATE, arities=(2, 3)) for each in (add, subtract)
+            in_python("aggregate", each, STATEFUL_FUNCTIONS, arities=(2, 3))
+            for each in (add, subtract)
         ]
         adding, subtracting = (
             of_aggregator(initial, each.function, each.arity, None, finish) for each in made
         )
         more = (initial, *(() if finish is None else (finish,)))
-        functions = (*made, *(InPython(each, 0, WITH_STATE) for each in more))
+        functions = (*made, *(InPython(each, 0, STATEFUL_FUNCTIONS) for each in more))
         what = ", ".join(f"{each.name}()" for each in functions)
-        return self._folded(what, adding, subtracting.add, parse_schema(schema), functions)
+        return self._aggregated(what, adding, subtracting.add, parse_schema(schema), functions)
 
     def _named(self, name: str, aggregate: Aggregate, subtract: Any) -> Table:
         of_type = aggregate_type(name, aggregate, self._node.value)
-        shape = record(Column(name, of_type))
+        shape = record_shape(Column(name, of_type))
         refuse_untyped("aggregate", shape)
         fold = of_aggregates(((name, aggregate),))
-        return self._folded(f"{name}={aggregate}", fold, subtract, shape, ())
+        return self._aggregated(f"{name}={aggregate}", fold, subtract, shape, ())
 
-    def _folded(
+    def _aggregated(
         self,
         what: str,
         fold: Fold,
         subtract: Any,
-        shape: Shape,
+        shape: DataShape,
         functions: tuple[InPython, ...],
     ) -> Table:
         node, app = self._node, self._app
         of_type = type_of(node.value)
-        both = record(Column("before", of_type), Column("now", of_type))
-        key, value = natural(node.key), Serde("json", both)
-        topic = next((each.topic for each in app.sinks if _is_of(each, node)), None)
+        both = record_shape(Column("before", of_type), Column("now", of_type))
+        key, value = default_serde(node.key), Serde("json", both)
+        topic = next((each.topic for each in app.sinks if _writes_changes_of(each, node)), None)
         if topic is None:
-            topic = free_topic(app, f"{app.name}-{topic_of(node)}-changes")
+            topic = unused_topic_name(app, f"{app.name}-{source_topic_of(node)}-changes")
             changing = Changing(node.key, both, node)
-            app._add(sink(changing, topic, key, value, is_internal=True))
+            app._add_sink(make_sink(changing, topic, key, value, is_internal=True))
         source = Source(node.key, both, topic, key, value, None, "earliest", "stop", False)
-        made = TableFolded(
+        made = TableAggregated(
             self._key, shape, source, node.value, self._function, "aggregate", what, fold,
             subtract, functions,
         )  # fmt: skip
         return Table(app, made)
 
 
-def _is_of(sink: Sink, node: Node) -> bool:
+def _writes_changes_of(sink: Sink, node: Node) -> bool:
     """Return whether the sink writes the changes of the table."""
     return isinstance(sink.parent, Changing) and sink.parent.parent is node

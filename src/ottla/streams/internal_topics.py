@@ -27,11 +27,13 @@ def create_internal_topics(app: App) -> None:
     from ottla.client.admin import Admin, NewTopic
 
     with Admin(app.bootstrap, **_settings(app)) as admin:
-        there = admin.list_topics()
-        for topic, like in wanted.items():
-            if topic in there:
+        existing = admin.list_topics()
+        for topic, origin in wanted.items():
+            if topic in existing:
                 continue
-            partitions = len(admin.describe_topics(like)[like].partitions) if like in there else 1
+            partitions = (
+                len(admin.describe_topics(origin)[origin].partitions) if origin in existing else 1
+            )
             made = admin.create_topics(NewTopic(topic, partitions), return_errors=True)
             for error in made.errors.values():
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:

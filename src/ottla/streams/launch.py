@@ -29,10 +29,10 @@ class Launch:
     http: str | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
     only_builds: bool = False
-    ran: list[App] = field(default_factory=list)
+    started: list[App] = field(default_factory=list)
     """Applications whose `run` was called."""
 
-    def rule(self, app: App) -> None:
+    def apply_to(self, app: App) -> None:
         """Override the application's settings with those of the command line."""
         if self.master is not None:
             app.master = self.master
@@ -68,9 +68,9 @@ def run_program(path: str, arguments: Sequence[str], launch: Launch) -> list[App
     Returns:
         The applications whose `run` was called.
     """
-    names = _executed(path, arguments, launch)
-    if launch.ran:
-        return launch.ran
+    names = _execute(path, arguments, launch)
+    if launch.started:
+        return launch.started
     from ottla.streams.app import App
 
     found: list[App] = []
@@ -78,21 +78,21 @@ def run_program(path: str, arguments: Sequence[str], launch: Launch) -> list[App
         if isinstance(each, App) and not any(each is one for one in found):
             found.append(each)
     if len(found) != 1:
-        many = f"has {len(found)} of them and runs none" if found else "builds none"
-        raise UserError(f"{path}: a program should build an App and call run() on it; it {many}.")
+        many = f"creates {len(found)} of them and runs none" if found else "creates none"
+        raise UserError(f"{path} must create an App and call its run(), but it {many}.")
     with launching(launch):
         found[0].run()
     return found
 
 
-def _executed(path: str, arguments: Sequence[str], launch: Launch) -> dict[str, Any]:
+def _execute(path: str, arguments: Sequence[str], launch: Launch) -> dict[str, Any]:
     try:
         source = Path(path).read_bytes()
         code = compile(source, path, "exec")
     except OSError as error:
         raise UserError(f"Cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
     except (SyntaxError, ValueError) as error:
-        raise UserError(f"{path} is no Python program: {error}.") from None
+        raise UserError(f"{path} is not a valid Python program: {error}.") from None
     # The module must be __main__, and stay so: cloudpickle then sends its functions to Spark's
     # workers by value.
     module = ModuleType("__main__")

@@ -18,7 +18,7 @@ from typing import Any
 
 from ottla.base import notebook
 from ottla.spark.offsets import from_json
-from ottla.streams.plan.explain import words
+from ottla.streams.plan.explain import describe
 from ottla.streams.plan.nodes import (
     MapValues,
     Node,
@@ -163,7 +163,7 @@ def is_one_to_one(node: Node) -> bool:
     return isinstance(node, Repartitioned | Sink)
 
 
-def read_whole(sink: Sink) -> list[Source]:
+def fully_read_sources(sink: Sink) -> list[Source]:
     """Return the sources that are read once and whose rows are all passed on.
 
     Spark reports the number of their rows. Counting them again would cost a call per row outside of
@@ -181,7 +181,7 @@ def read_whole(sink: Sink) -> list[Source]:
     ]
 
 
-def with_uncounted(
+def with_inferred_rows(
     sink: Sink, counted: Sequence[OperatorMetrics], sources: Sequence[SourceMetrics] = ()
 ) -> tuple[OperatorMetrics, ...]:
     """Add the operators that are not counted.
@@ -192,72 +192,72 @@ def with_uncounted(
     names = {each.number: each.operator for each in counted}
     numbers: dict[int, int] = {}
     read = {each.topic: each.rows for each in sources}
-    whole = {id(each): read[each.topic] for each in read_whole(sink) if each.topic in read}
+    whole = {id(each): read[each.topic] for each in fully_read_sources(sink) if each.topic in read}
     for number, node in enumerate(ancestors(sink), 1):
         numbers[id(node)] = number
         if number not in rows and id(node) in whole:
-            rows[number], names[number] = whole[id(node)], words(node)[0]
+            rows[number], names[number] = whole[id(node)], describe(node)[0]
         elif number not in rows and is_one_to_one(node):
             parent = rows.get(numbers[id(node.parents[0])])
             if parent is not None:
-                rows[number], names[number] = parent, words(node)[0]
+                rows[number], names[number] = parent, describe(node)[0]
     return tuple(OperatorMetrics(each, names[each], rows[each]) for each in sorted(rows))
 
 
 def _operators(observed: Mapping[str, Any]) -> tuple[OperatorMetrics, ...]:
     found = []
-    for name, told in observed.items():
+    for name, metrics in observed.items():
         number, _, operator = name.partition(" ")
-        rows = told.get("rows") if isinstance(told, Mapping) else told[0]
+        rows = metrics.get("rows") if isinstance(metrics, Mapping) else metrics[0]
         if number.isdecimal():
             found.append(OperatorMetrics(int(number), operator, int(rows or 0)))
     return tuple(sorted(found, key=lambda each: each.number))
 
 
-def _source(told: Mapping[str, Any]) -> SourceMetrics:
-    end, latest = _offsets(told.get("endOffset")), _offsets(told.get("latestOffset"))
+def _source(report: Mapping[str, Any]) -> SourceMetrics:
+    end, latest = _offsets(report.get("endOffset")), _offsets(report.get("latestOffset"))
     lag = None
     if end is not None and latest is not None:
         lag = sum(max(offset - end.get(tp, offset), 0) for tp, offset in latest.items())
     topics = sorted({tp.topic for tp in end or ()})
-    rate = _number(told.get("inputRowsPerSecond"))
-    return SourceMetrics(",".join(topics), int(told.get("numInputRows", 0)), rate, lag)
+    rate = _number(report.get("inputRowsPerSecond"))
+    return SourceMetrics(",".join(topics), int(report.get("numInputRows", 0)), rate, lag)
 
 
-def _is_clock(told: Mapping[str, Any]) -> bool:
-    return CLOCK in str(told.get("endOffset"))
+def _is_clock(report: Mapping[str, Any]) -> bool:
+    return CLOCK in str(report.get("endOffset"))
 
 
-def _offsets(told: Any) -> Any:
-    if isinstance(told, str):
+def _offsets(reported: Any) -> Any:
+    if isinstance(reported, str):
         try:
-            told = json.loads(told)
+            reported = json.loads(reported)
         except ValueError:
             return None
-    if not isinstance(told, Mapping):
+    if not isinstance(reported, Mapping):
         return None
     try:
-        return from_json(told)
+        return from_json(reported)
     except (ValueError, AttributeError):
         return None  # not a topic: a source of the user's own DataFrame
 
 
-def _state(told: Mapping[str, Any]) -> StateMetrics:
+def _state(report: Mapping[str, Any]) -> StateMetrics:
     return StateMetrics(
-        str(told.get("operatorName", "")),
-        int(told.get("numRowsTotal", 0)) or None,
-        int(told.get("numRowsUpdated", 0)),
-        int(told.get("numRowsRemoved", 0)),
-        int(told.get("numRowsDroppedByWatermark", 0)),
-        int(told.get("memoryUsedBytes", 0)),
-        int(told.get("commitTimeMs", 0)),
+        str(report.get("operatorName", "")),
+        int(report.get("numRowsTotal", 0)) or None,
+        int(report.get("numRowsUpdated", 0)),
+        int(report.get("numRowsRemoved", 0)),
+        int(report.get("numRowsDroppedByWatermark", 0)),
+        int(report.get("memoryUsedBytes", 0)),
+        int(report.get("commitTimeMs", 0)),
     )
 
 
-def _number(told: Any) -> float:
+def _number(reported: Any) -> float:
     """Return a rate, or 0 for the NaN or "Infinity" that Spark reports for an instant batch."""
     try:
-        number = float(told)
+        number = float(reported)
     except (TypeError, ValueError):
         return 0.0
     return number if number - number == 0 else 0.0
@@ -266,7 +266,7 @@ def _number(told: Any) -> float:
 # ------------------------------------------------------------------------------------ the console
 
 
-def line(status: QueryStatus, now: str) -> str:
+def status_line(status: QueryStatus, now: str) -> str:
     """Return the status as a line.
 
     `12:00:05  totals  batch 12 in 1.2 s, 500 rows, 120,000 rows/s, state 2.1 MB, lag 0`
@@ -324,8 +324,8 @@ def prometheus(app: str, statuses: Sequence[QueryStatus]) -> str:
     for name, found in samples.items():
         lines.append(f"# TYPE ottla_streams_{name} gauge")
         for labels, value in found:
-            told = ",".join(f'{label}="{_escaped(str(of))}"' for label, of in labels.items())
-            lines.append(f"ottla_streams_{name}{{{told}}} {_sample(value)}")
+            label_text = ",".join(f'{label}="{_escaped(str(of))}"' for label, of in labels.items())
+            lines.append(f"ottla_streams_{name}{{{label_text}}} {_sample(value)}")
     return "\n".join([*lines, ""])
 
 

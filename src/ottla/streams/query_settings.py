@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
     from ottla.streams.app import App
 
-COUNTED_STATE = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
-EXTRA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+TRACK_STATE_ROWS = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
+NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 """Whether Spark runs a batch without data when the watermark has advanced."""
 
 
 def query_settings(sink: Sink) -> dict[str, str]:
-    settings = {COUNTED_STATE: "false"}
+    settings = {TRACK_STATE_ROWS: "false"}
     has_own = any(isinstance(each, FrameSource | Transformed) for each in ancestors(sink))
     if sink.emits_changes and not has_own:
-        settings[EXTRA_BATCHES] = "false"
+        settings[NO_DATA_BATCHES] = "false"
     return settings
 
 
-def not_chosen(settings: Mapping[str, str], app: App, spark: SparkSession) -> dict[str, str]:
+def without_user_settings(
+    settings: Mapping[str, str], app: App, spark: SparkSession
+) -> dict[str, str]:
     """Return the settings that the user has not set."""
     chosen = spark.sparkContext.getConf()
     return {
@@ -43,7 +45,7 @@ def not_chosen(settings: Mapping[str, str], app: App, spark: SparkSession) -> di
 
 
 @contextmanager
-def applied(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+def temporary_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Apply settings to the session while queries start, then restore it."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():

@@ -25,7 +25,7 @@ from ottla.streams.checkpoint import (
     STORE,
     TOPOLOGY,
     AppLock,
-    Files,
+    FileSystem,
     LocalFiles,
     SparkFiles,
     app_directory,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ottla.client.admin import Admin
     from ottla.streams.app import App
 
-OURS = ("-changes", "-subscriptions")
+INTERNAL_SUFFIXES = ("-changes", "-subscriptions")
 """Suffixes of the internal topics that `ottla.streams` creates."""
 _INTERNAL = re.compile(
     r".+-(?:changelog|repartition|subscription-registration-topic|subscription-response-topic"
@@ -48,39 +48,39 @@ _INTERNAL = re.compile(
 
 def reset(app: App) -> None:
     from ottla.client.admin import Admin
-    from ottla.streams.run import group_of
+    from ottla.streams.run import group_for
     from ottla.streams.running import Running
 
-    sinks = app._checked()
-    Running.end_idle(app)
+    sinks = app._checked_sinks()
+    Running.stop_idle(app)
     lock = AppLock(app.state_dir, app.name)
-    lock.take()
+    lock.acquire()
     try:
         app.close_stores()
         with Admin(app.bootstrap, profile=app.client) as admin:
-            groups = {group_of(app, sink): sink for sink in sinks}
-            forget_groups(admin, groups)
+            groups = {group_for(app, sink): sink for sink in sinks}
+            delete_groups(admin, groups)
             topics = admin.list_topics()
             internal = internal_topics(app.name, topics)
             internal += [each.topic for each in sinks if each.is_internal and each.topic in topics]
             for group, sink in groups.items():
-                again = [each for each in _read_again(sinks, sink) if each not in internal]
-                pass_over(admin, group, again)
+                again = [each for each in _topics_read_again(sinks, sink) if each not in internal]
+                skip_to_end(admin, group, again)
             delete_topics(admin, internal)
         delete_files(app.state_dir, app.name, _files(app))
     finally:
-        lock.free()
+        lock.release()
 
 
-def _files(app: App) -> Files:
+def _files(app: App) -> FileSystem:
     if not is_remote(app.state_dir):
         return LocalFiles()
-    from ottla.streams.run import session_of
+    from ottla.streams.run import session_for
 
-    return SparkFiles(session_of(app))
+    return SparkFiles(session_for(app))
 
 
-def _read_again(sinks: Sequence[Sink], sink: Sink) -> list[str]:
+def _topics_read_again(sinks: Sequence[Sink], sink: Sink) -> list[str]:
     written = {each.topic for each in sinks}
     read = set()
     for node in ancestors(sink):
@@ -94,7 +94,7 @@ def _read_again(sinks: Sequence[Sink], sink: Sink) -> list[str]:
 # ------------------------------------------------------------------------------------ the brokers
 
 
-def forget_groups(admin: Admin, groups: Iterable[str]) -> None:
+def delete_groups(admin: Admin, groups: Iterable[str]) -> None:
     """Delete groups and their committed offsets. Raises KafkaError if a group has members."""
     done = admin.delete_groups(*groups, return_errors=True)
     for error in done.errors.values():
@@ -102,7 +102,7 @@ def forget_groups(admin: Admin, groups: Iterable[str]) -> None:
             raise error
 
 
-def pass_over(admin: Admin, group: str, topics: Sequence[str]) -> None:
+def skip_to_end(admin: Admin, group: str, topics: Sequence[str]) -> None:
     """Set the offsets of a group to the end of topics."""
     ends = end_offsets(admin, topics)
     if ends:
@@ -117,31 +117,31 @@ def end_offsets(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, int
     described = admin.describe_topics(*topics, return_errors=True)  # a topic may not exist yet
     partitions = [
         TopicPartition(topic, each.partition)
-        for topic, told in described.items()
-        for each in told.partitions
+        for topic, description in described.items()
+        for each in description.partitions
     ]
     listed = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
     return {tp: each.offset or 0 for tp, each in listed.items()}
 
 
 def internal_topics(
-    app_name: str, topics: Iterable[str], besides: Iterable[str] = (), written: Iterable[str] = ()
+    app_name: str, topics: Iterable[str], excluded: Iterable[str] = (), written: Iterable[str] = ()
 ) -> list[str]:
     """Return the internal topics of an application, by their names.
 
     Args:
         app_name: Name of the application.
         topics: Topics of the cluster.
-        besides: Topics of the user, which are left out.
+        excluded: Topics of the user, which are left out.
         written: Topics that the application is known to write. Only among these do Ottla's own
             suffixes mark an internal topic.
     """
-    kept, known = set(besides), set(written)
+    kept, known = set(excluded), set(written)
     return sorted(
         topic
         for topic in topics
         if topic.startswith(f"{app_name}-")
-        and (_INTERNAL.fullmatch(topic) or (topic in known and topic.endswith(OURS)))
+        and (_INTERNAL.fullmatch(topic) or (topic in known and topic.endswith(INTERNAL_SUFFIXES)))
         and topic not in kept
     )
 
@@ -154,13 +154,13 @@ def delete_topics(admin: Admin, topics: Sequence[str]) -> None:
 # -------------------------------------------------------------------------------------- the files
 
 
-def sink_topics(state_dir: str, app_name: str, files: Files) -> list[str]:
+def sink_topics(state_dir: str, app_name: str, files: FileSystem) -> list[str]:
     """Return the topics whose queries have a recorded topology."""
     names = files.names(app_directory(state_dir, app_name))
     return [name.removesuffix(TOPOLOGY) for name in names if name.endswith(TOPOLOGY)]
 
 
-def files_of(state_dir: str, app_name: str, files: Files) -> list[str]:
+def files_of(state_dir: str, app_name: str, files: FileSystem) -> list[str]:
     """Return the paths of all files except the lock."""
     directory = app_directory(state_dir, app_name)
     found = [f"{directory}/{name}" for name in files.names(directory) if name != LOCK]
@@ -169,7 +169,7 @@ def files_of(state_dir: str, app_name: str, files: Files) -> list[str]:
     return found
 
 
-def delete_files(state_dir: str, app_name: str, files: Files) -> None:
+def delete_files(state_dir: str, app_name: str, files: FileSystem) -> None:
     for path in files_of(state_dir, app_name, files):
         (files if path.startswith(state_dir) else LocalFiles()).delete(path)
 
@@ -177,8 +177,8 @@ def delete_files(state_dir: str, app_name: str, files: Files) -> None:
 def _local_stores(state_dir: str, app_name: str) -> list[Path]:
     """Return the local stores of an application whose checkpoints are remote."""
     local = local_directory(state_dir, app_name)
-    return [local / name for name in LocalFiles().names(str(local)) if _is_of_store(name)]
+    return [local / name for name in LocalFiles().names(str(local)) if _is_store_file(name)]
 
 
-def _is_of_store(name: str) -> bool:
+def _is_store_file(name: str) -> bool:
     return re.search(rf"{re.escape(STORE)}(?:-wal|-shm|-journal)?$", name) is not None

@@ -1,4 +1,4 @@
-"""HTTP interface of a running application, without sockets: a path and a query to an answer.
+"""HTTP interface of a running application, without sockets: a path and a query to a response.
 
 Only GET is supported.
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DEFAULT_ENTRIES = 100
-MOST_ENTRIES = 10_000
+MAX_ENTRIES = 10_000
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 SVG = "image/svg+xml"
@@ -50,9 +50,9 @@ class NotFound(UserError):
     """Resource that does not exist; answered with 404."""
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
-    kind: str
+    content_type: str
     body: str
 
 
@@ -63,11 +63,13 @@ class Resources:
         self._app = app
         self._statuses = statuses
 
-    def answer(self, path: str, query: Mapping[str, list[str]]) -> Answer:
-        """Return the answer to a request; never raises. A slash inside a path segment is a NUL."""
+    def get(self, path: str, query: Mapping[str, list[str]]) -> Response:
+        """Return the response to a GET request; never raises.
+
+        A slash inside a path segment is a NUL."""
         try:
             segments = [each.replace("\0", "/") for each in path.split("/") if each]
-            return self._answer(segments, _Query(query))
+            return self._route(segments, _Query(query))
         except NotFound as error:
             return _json(404, {"error": str(error)})
         except UserError as error:
@@ -78,33 +80,33 @@ class Resources:
             logger.exception("GET %s failed", path)
             return _json(500, {"error": f"{type(error).__name__}: {error}"})
 
-    def _answer(self, segments: list[str], query: _Query) -> Answer:
+    def _route(self, segments: list[str], query: _Query) -> Response:
         match segments:
             case []:
                 return _json(200, self._summary())
             case ["status"]:
                 return _json(200, [asdict(each) for each in self._statuses()])
             case ["metrics"]:
-                return Answer(200, PROMETHEUS, prometheus(self._app.name, self._statuses()))
+                return Response(200, PROMETHEUS, prometheus(self._app.name, self._statuses()))
             case ["topology"]:
-                return Answer(200, TEXT, self._app.topology() + "\n")
+                return Response(200, TEXT, self._app.topology() + "\n")
             case ["topology.svg"]:
-                return Answer(200, SVG, self._app.picture())
+                return Response(200, SVG, self._app.picture())
             case ["explain"]:
-                return Answer(200, TEXT, self._app.explain() + "\n")
+                return Response(200, TEXT, self._app.explain() + "\n")
             case ["stores"]:
                 return _json(200, store_names(self._app))
             case ["stores", name]:
                 return _json(200, list(map(_entry, self._range(self._store(name), query))))
             case ["stores", name, key]:
-                return self._one(self._store(name), key, query)
+                return self._single_entry(self._store(name), key, query)
             case ["stores", name, key, "windows"]:
                 store = self._store(name)
                 found = store.windows(
                     _key(store.key_serde, key), query.number("since"), query.number("until")
                 )
                 return _json(200, [_entry(each) for each in found])
-        raise NotFound(f"there is no /{'/'.join(segments)}")
+        raise NotFound(f"'/{'/'.join(segments)}' does not exist")
 
     def _summary(self) -> dict[str, Any]:
         queries = [
@@ -115,7 +117,7 @@ class Resources:
 
     def _store(self, name: str) -> Store:
         if name not in store_names(self._app):
-            raise NotFound(f"there is no store {name!r}")
+            raise NotFound(f"store {name!r} does not exist")
         return self._app.store(name)
 
     def _range(self, store: Store, query: _Query) -> Iterator[Entry]:
@@ -125,23 +127,23 @@ class Resources:
         )
         limit = query.number("limit")
         limit = DEFAULT_ENTRIES if limit is None else limit
-        if not 0 < limit <= MOST_ENTRIES:
-            raise UserError(f"limit must be between 1 and {MOST_ENTRIES}")
+        if not 0 < limit <= MAX_ENTRIES:
+            raise UserError(f"limit must be between 1 and {MAX_ENTRIES}")
         return islice(store.range(first, last, reverse=query.text("reverse") == "true"), limit)
 
-    def _one(self, store: Store, key: str, query: _Query) -> Answer:
+    def _single_entry(self, store: Store, key: str, query: _Query) -> Response:
         found = store.entry(_key(store.key_serde, key), query.number("at"))
         if found is None:
-            raise NotFound(f"store {store.name!r} has no {key!r}")
+            raise NotFound(f"store {store.name!r} has no key {key!r}")
         return _json(200, _entry(found))
 
 
 class _Query:
-    def __init__(self, given: Mapping[str, list[str]]) -> None:
-        self._given = given
+    def __init__(self, parameters: Mapping[str, list[str]]) -> None:
+        self._parameters = parameters
 
     def text(self, name: str) -> str | None:
-        found = self._given.get(name)
+        found = self._parameters.get(name)
         return found[-1] if found else None
 
     def number(self, name: str) -> int | None:
@@ -164,19 +166,19 @@ def _key(serde: Serde, text: str) -> Any:
             case "bytes":
                 return text.encode()
     except ValueError:
-        raise UserError(f"{text!r} is no key; keys are {serde} {serde.shape}") from None
+        raise UserError(f"{text!r} is not a valid key; keys are {serde} {serde.shape}") from None
     return text
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
-    told = {"key": entry.key, "value": entry.value, "timestamp": entry.timestamp_ms}
+    fields = {"key": entry.key, "value": entry.value, "timestamp": entry.timestamp_ms}
     if entry.window_ms is not None:
-        told["window"] = {"start": entry.window_ms[0], "end": entry.window_ms[1]}
-    return told
+        fields["window"] = {"start": entry.window_ms[0], "end": entry.window_ms[1]}
+    return fields
 
 
-def _json(status: int, value: Any) -> Answer:
-    return Answer(status, JSON, json.dumps(value, default=_plain, ensure_ascii=False) + "\n")
+def _json(status: int, value: Any) -> Response:
+    return Response(status, JSON, json.dumps(value, default=_plain, ensure_ascii=False) + "\n")
 
 
 def _plain(value: Any) -> Any:

@@ -13,32 +13,32 @@ from ottla.streams.rest import Resources
 
 logger = logging.getLogger(__name__)
 
-IDLE_S = 60
-MOST_CONNECTIONS = 64
+IDLE_TIMEOUT_S = 60
+MAX_CONNECTIONS = 64
 
 
 def parse_address(text: str) -> tuple[str, int]:
     """Parse `host:port`, or a port of the loopback interface."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65_535:
-        raise UserError(f"http={text!r} is no address: host:port, or a port of this machine alone")
+        raise UserError(f"http={text!r} is invalid. Use host:port, or only a port for 127.0.0.1.")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "ottla-streams"
-    timeout = IDLE_S
+    timeout = IDLE_TIMEOUT_S
     resources: Resources
 
     def do_GET(self) -> None:
         address = urlsplit(self.path)
         # A key may contain a slash, written as %2F.
         path = "/".join(unquote(each).replace("/", "\0") for each in address.path.split("/"))
-        found = self.resources.answer(path, parse_qs(address.query))
-        data = found.body.encode()
-        self.send_response(found.status)
-        self.send_header("Content-Type", found.kind)
+        response = self.resources.get(path, parse_qs(address.query))
+        data = response.body.encode()
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.content_type)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -52,10 +52,10 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
         super().__init__(address, handler)
-        self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._room.acquire(timeout=1):
+        if not self._slots.acquire(timeout=1):
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
@@ -64,7 +64,7 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._room.release()
+            self._slots.release()
 
 
 class RestServer:
@@ -79,7 +79,7 @@ class RestServer:
         try:
             self._server = _Server((host, port), handler)
         except OSError as error:
-            reason = (error.strerror or "it cannot be had").lower()
+            reason = (error.strerror or "the address is not available").lower()
             raise UserError(f"Cannot listen on {host}:{port}: {reason}.") from error
         thread = threading.Thread(target=self._server.serve_forever, daemon=True, name="rest")
         thread.start()

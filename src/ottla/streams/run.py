@@ -31,10 +31,10 @@ from ottla.streams.checkpoint import (
 )
 from ottla.streams.failures import QueryFailed
 from ottla.streams.internal_topics import create_internal_topics
-from ottla.streams.plan.explain import words
+from ottla.streams.plan.explain import describe
 from ottla.streams.plan.nodes import Node, Printed, Sink, Source, ancestors
-from ottla.streams.progress import is_one_to_one, line, observed_name, read_whole
-from ottla.streams.query_settings import applied, not_chosen, query_settings
+from ottla.streams.progress import fully_read_sources, is_one_to_one, observed_name, status_line
+from ottla.streams.query_settings import query_settings, temporary_settings, without_user_settings
 from ottla.streams.rest import Resources
 from ottla.streams.rest_server import RestServer
 from ottla.streams.running import Running
@@ -51,18 +51,18 @@ TABLE_COLUMNS = f"{COLUMNS}, offset BIGINT"
 DEFAULT_MASTER = "local[*,8]"
 """All cores of this machine, with up to 8 attempts per task: as on a cluster, a task survives the
 loss of its worker or of a broker."""
-LOOK_EVERY_S = 0.5
+POLL_INTERVAL_S = 0.5
 """Interval at which a stop request or a failed query is detected."""
-PROGRESS_EVERY_S = 10.0
+PROGRESS_INTERVAL_S = 10.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def start(app: App, spark: SparkSession | None = None, *, http: str | None = None) -> Running:
     """Start an application. With `http`, serve status and stores on that address (see `rest`)."""
-    sinks = app._checked()
-    Running.end_idle(app)
+    sinks = app._checked_sinks()
+    Running.stop_idle(app)
     lock = AppLock(app.state_dir, app.name)
-    lock.take()
+    lock.acquire()
     try:
         if not is_remote(app.state_dir):
             for sink in sinks:
@@ -70,12 +70,12 @@ def start(app: App, spark: SparkSession | None = None, *, http: str | None = Non
         create_internal_topics(app)
         owns_session = spark is None and not _has_session()
         if spark is None:
-            spark = session_of(app)
+            spark = session_for(app)
         if is_remote(app.state_dir):
             for sink in sinks:
                 check_topology(app, sink, SparkFiles(spark))
     except BaseException:
-        lock.free()
+        lock.release()
         raise
     running = Running(app, spark, _start_query, lock, owns_session=owns_session)
     try:
@@ -89,23 +89,23 @@ def start(app: App, spark: SparkSession | None = None, *, http: str | None = Non
 
 
 def run(app: App, *, http: str | None = None) -> None:
-    asked = threading.Event()
-    with _told_to_stop(asked):
-        _say(f"{app.name}: starting Spark")
+    stop_requested = threading.Event()
+    with _stop_on_signals(stop_requested):
+        _report(f"{app.name}: starting Spark")
         running = start(app, http=http)
-        with _told_to_stop(asked), _spark_alive(app):
+        with _stop_on_signals(stop_requested), _report_lost_spark(app):
             # Set the handlers again: Spark has installed its own in the meantime.
             try:
-                _watch(app, running, asked)
+                _supervise(app, running, stop_requested)
             finally:
                 running.stop()
                 if running.owns_session:
                     running.spark.stop()
-    _say(f"{app.name}: stopped")
+    _report(f"{app.name}: stopped")
 
 
 @contextmanager
-def _spark_alive(app: App) -> Iterator[None]:
+def _report_lost_spark(app: App) -> Iterator[None]:
     """Turn the loss of Spark's JVM into a `QueryFailed`; only a new process recovers from it."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
@@ -113,19 +113,19 @@ def _spark_alive(app: App) -> Iterator[None]:
         yield
     except (Py4JError, ConnectionError) as error:
         raise QueryFailed(
-            f"App {app.name!r}: Spark's own process ended ({type(error).__name__}). Start the "
-            "application again: it goes on where it was."
+            f"App {app.name!r}: Spark's JVM has ended ({type(error).__name__}). Start the "
+            "application again; it continues from its checkpoint."
         ) from None
 
 
-def _watch(app: App, running: Running, asked: threading.Event) -> None:
+def _supervise(app: App, running: Running, stop_requested: threading.Event) -> None:
     topics = ", ".join(sink.topic for sink in app.sinks)
-    _say(f"{app.name}: running on {running.spark.sparkContext.master}, writing {topics}")
+    _report(f"{app.name}: running on {running.spark.sparkContext.master}, writing {topics}")
     if running.server is not None:
-        _say(f"{app.name}: {running.server.url}")
+        _report(f"{app.name}: {running.server.url}")
     console = _Console()
-    while not asked.wait(LOOK_EVERY_S):
-        running.look_after(_say)
+    while not stop_requested.wait(POLL_INTERVAL_S):
+        running.supervise(_report)
         console.show(running)
 
 
@@ -142,24 +142,24 @@ class _Console:
         for status in running.status():
             if status.batch != self._shown.get(status.topic):
                 self._shown[status.topic] = status.batch
-                _say(line(status, time.strftime("%H:%M:%S")))
-                self._next_s = time.monotonic() + PROGRESS_EVERY_S
+                _report(status_line(status, time.strftime("%H:%M:%S")))
+                self._next_s = time.monotonic() + PROGRESS_INTERVAL_S
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     """Write a message to standard error; standard output is for the program's own output."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 @contextmanager
-def _told_to_stop(asked: threading.Event) -> Iterator[None]:
+def _stop_on_signals(stop_requested: threading.Event) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread handles signals; elsewhere, the caller stops the application
         return
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        asked.set()
+        stop_requested.set()
 
     before = {each: signal.signal(each, stop) for each in STOP_SIGNALS}
     try:
@@ -176,11 +176,11 @@ def _has_session() -> bool:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        return False  # `session_of` reports the missing package
+        return False  # `session_for` reports the missing package
     return SparkSession.getActiveSession() is not None
 
 
-def session_of(app: App) -> SparkSession:
+def session_for(app: App) -> SparkSession:
     import ottla.spark
     from ottla.spark.spark_session import submitted_master
 
@@ -197,18 +197,18 @@ def session_of(app: App) -> SparkSession:
 
 
 def _start_query(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
-    with applied(spark, not_chosen(query_settings(sink), app, spark)):
-        return _started(app, sink, spark)
+    with temporary_settings(spark, without_user_settings(query_settings(sink), app, spark)):
+        return _start_writer(app, sink, spark)
 
 
-def _started(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
+def _start_writer(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
     from ottla.streams.compile.frames import sink_frame
     from ottla.streams.print_sink import PrintSink
     from ottla.streams.update_sink import UpdateSink
 
     rows = sink_frame(sink, ClusterTopics(app, sink, spark))
     options = {
-        **connection(app),
+        **connection_options(app),
         # Rows with a `topic` column choose their topic: late records go to one of their own.
         **({} if "topic" in rows.columns else {"topic": sink.topic}),
         "kafka.transactional.id": f"ottla-streams-{app.name}-{sink.topic}",
@@ -223,7 +223,7 @@ def _started(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
     return writer.format("ottla").options(**options).outputMode("append").start()
 
 
-def group_of(app: App, sink: Sink) -> str:
+def group_for(app: App, sink: Sink) -> str:
     """Return the consumer group that shows the progress of a sink's query."""
     return app.name if len(app.sinks) == 1 else f"{app.name}-{sink.topic}"
 
@@ -233,11 +233,11 @@ class ClusterTopics:
 
     def __init__(self, app: App, sink: Sink, spark: SparkSession) -> None:
         self._spark = spark
-        self._options = connection(app)
-        self._group = group_of(app, sink)
+        self._options = connection_options(app)
+        self._group = group_for(app, sink)
         self._limit = app.max_records_per_batch
         self._numbers = {id(node): at for at, node in enumerate(ancestors(sink), 1)}
-        for each in read_whole(sink):
+        for each in fully_read_sources(sink):
             self._numbers.pop(id(each))
         self._counts = app.operator_metrics
 
@@ -280,10 +280,12 @@ class ClusterTopics:
             return rows
         from pyspark.sql import functions as f
 
-        return rows.observe(observed_name(number, words(node)[0]), f.count(f.lit(1)).alias("rows"))
+        return rows.observe(
+            observed_name(number, describe(node)[0]), f.count(f.lit(1)).alias("rows")
+        )
 
 
-def connection(app: App) -> dict[str, str]:
+def connection_options(app: App) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": app.bootstrap,
         **{f"kafka.{name}": value for name, value in app.client.items()},

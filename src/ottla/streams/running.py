@@ -3,7 +3,7 @@
     active ──ends with an error──► failed ──transient──► restarted after a pause
                                       └─────otherwise──► the application ends with a message
 
-Only `run` restarts queries, with `look_after`. After `start`, the caller gets the failure.
+Only `run` restarts queries, with `supervise`. After `start`, the caller gets the failure.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ottla.streams.checkpoint import AppLock
-from ottla.streams.failures import QueryFailed, cause_of, is_passing, pause_s
+from ottla.streams.failures import QueryFailed, cause_of, is_transient, pause_s
 from ottla.streams.plan.nodes import Sink
-from ottla.streams.progress import QueryStatus, queries_html, query_status, with_uncounted
+from ottla.streams.progress import QueryStatus, queries_html, query_status, with_inferred_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.5
-Starter = Callable[["App", Sink, "SparkSession"], "StreamingQuery"]
+POLL_INTERVAL_S = 0.5
+QueryStarter = Callable[["App", Sink, "SparkSession"], "StreamingQuery"]
 
 
 @dataclass
@@ -53,7 +53,13 @@ class Running:
     _all: ClassVar[weakref.WeakSet[Running]] = weakref.WeakSet()
 
     def __init__(
-        self, app: App, spark: SparkSession, starter: Starter, lock: AppLock, *, owns_session: bool
+        self,
+        app: App,
+        spark: SparkSession,
+        starter: QueryStarter,
+        lock: AppLock,
+        *,
+        owns_session: bool,
     ) -> None:
         self._app = app
         self.spark = spark
@@ -65,7 +71,7 @@ class Running:
         Running._all.add(self)
 
     @classmethod
-    def end_idle(cls, app: App) -> None:
+    def stop_idle(cls, app: App) -> None:
         """End the runs of the application in this process whose queries have all ended."""
         for each in list(cls._all):
             is_same = each._app.name == app.name and each._app.state_dir == app.state_dir
@@ -86,7 +92,7 @@ class Running:
     def process_all_available(self) -> None:
         """Wait until all records that are in the topics now are processed and written."""
         for query in self._queries:
-            self._told(query.sink, query.spark.processAllAvailable)
+            self._wait_for_query(query.sink, query.spark.processAllAvailable)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until all queries have stopped.
@@ -104,11 +110,11 @@ class Running:
         while timeout_s is None or waited_s < timeout_s:
             for query in self._queries:
                 if not query.spark.isActive:
-                    self._told(query.sink, query.spark.awaitTermination)
+                    self._wait_for_query(query.sink, query.spark.awaitTermination)
             if not any(query.spark.isActive for query in self._queries):
                 return True
-            threading.Event().wait(LOOK_EVERY_S)
-            waited_s += LOOK_EVERY_S
+            threading.Event().wait(POLL_INTERVAL_S)
+            waited_s += POLL_INTERVAL_S
         return False
 
     def stop(self) -> None:
@@ -121,11 +127,11 @@ class Running:
                 query.spark.stop()
         finally:
             self._app.close_stores()
-            self._lock.free()
+            self._lock.release()
 
     # ---------------------------------------------------------------------------- looking after
 
-    def look_after(self, say: Callable[[str], None]) -> None:
+    def supervise(self, report: Callable[[str], None]) -> None:
         """Restart queries that failed with a transient error.
 
         Raises:
@@ -133,24 +139,26 @@ class Running:
         """
         for query in self._queries:
             if query.restart_at_s is not None:
-                self._start_again(query, say)
+                self._restart(query, report)
             elif not query.spark.isActive:
-                self._failed(query, _failure(query.spark), say)
+                self._handle_failure(query, _failure(query.spark), report)
 
-    def _failed(self, query: _Query, text: str | None, say: Callable[[str], None]) -> None:
+    def _handle_failure(
+        self, query: _Query, text: str | None, report: Callable[[str], None]
+    ) -> None:
         if text is None:
-            raise QueryFailed(f"{self._place(query.sink)}: the query was stopped")
-        if not is_passing(text):
-            raise QueryFailed(f"{self._place(query.sink)}: {cause_of(text)}")
+            raise QueryFailed(f"{self._label(query.sink)}: the query was stopped from outside")
+        if not is_transient(text):
+            raise QueryFailed(f"{self._label(query.sink)}: {cause_of(text)}")
         batch = _last_batch(query.spark)
         query.failures = 1 if batch != query.batch else query.failures + 1
         query.batch = batch
         pause = pause_s(query.failures)
         query.restart_at_s = time.monotonic() + pause
-        say(f"{self._place(query.sink)}: {cause_of(text)}; starting it again in {pause:.0f} s")
+        report(f"{self._label(query.sink)}: {cause_of(text)}; restarting in {pause:.0f} s")
         logger.debug("%s", text)
 
-    def _start_again(self, query: _Query, say: Callable[[str], None]) -> None:
+    def _restart(self, query: _Query, report: Callable[[str], None]) -> None:
         if query.restart_at_s is None or time.monotonic() < query.restart_at_s:
             return
         from pyspark.errors import PySparkException
@@ -161,19 +169,19 @@ class Running:
             query.spark = self._starter(self._app, query.sink, self.spark)
         except PySparkException as error:
             # Spark asks the sources for their schema before it creates the query.
-            self._failed(query, str(error), say)
+            self._handle_failure(query, str(error), report)
 
-    def _place(self, sink: Sink) -> str:
+    def _label(self, sink: Sink) -> str:
         return f"App {self._app.name!r}, topic {sink.topic!r}"
 
-    def _told(self, sink: Sink, wait: Callable[[], object]) -> None:
+    def _wait_for_query(self, sink: Sink, wait: Callable[[], object]) -> None:
         """Wait for a query, and report its failure in one sentence."""
         from pyspark.errors import StreamingQueryException
 
         try:
             wait()
         except StreamingQueryException as error:
-            raise QueryFailed(f"{self._place(sink)}: {cause_of(str(error))}") from None
+            raise QueryFailed(f"{self._label(sink)}: {cause_of(str(error))}") from None
 
 
 def _failure(query: StreamingQuery) -> str | None:
@@ -187,8 +195,10 @@ def _last_batch(query: StreamingQuery) -> int | None:
 
 
 def _status(query: _Query, counts: bool) -> QueryStatus:
-    told = query.spark.lastProgress
-    progress: dict[str, Any] | None = None if told is None else json.loads(told.json)
+    last_progress = query.spark.lastProgress
+    progress: dict[str, Any] | None = (
+        None if last_progress is None else json.loads(last_progress.json)
+    )
     status = query_status(
         query.sink.topic,
         progress,
@@ -198,5 +208,5 @@ def _status(query: _Query, counts: bool) -> QueryStatus:
     )
     if not counts:
         return status
-    operators = with_uncounted(query.sink, status.operators, status.sources)
+    operators = with_inferred_rows(query.sink, status.operators, status.sources)
     return replace(status, operators=operators)

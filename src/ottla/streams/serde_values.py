@@ -11,18 +11,18 @@ from ottla.streams.serdes import Serde
 LONG_BYTES = 8
 
 
-def encode_value(serde: Serde, given: Any) -> bytes | None:
+def encode_value(serde: Serde, value: Any) -> bytes | None:
     """Encode a key or value. Bytes are returned unchanged."""
-    if given is None or isinstance(given, bytes):
-        return given
+    if value is None or isinstance(value, bytes):
+        return value
     match serde.name:
         case "string":
-            return str(given).encode()
+            return str(value).encode()
         case "long":
-            return int(given).to_bytes(LONG_BYTES, "big", signed=True)
+            return int(value).to_bytes(LONG_BYTES, "big", signed=True)
         case "json":
-            return json.dumps(given, default=str).encode()
-    raise TopologyError(f"{given!r} is no bytes")
+            return json.dumps(value, default=str).encode()
+    raise TopologyError(f"expected bytes, not {value!r}")
 
 
 def decode_value(serde: Serde, data: bytes | None) -> Any:
@@ -39,5 +39,5 @@ def index_key(serde: Serde, data: bytes) -> bytes:
     """Return a canonical form of a key's bytes: the same JSON can be written in many ways."""
     if serde.name != "json":
         return data
-    read = json.loads(data)
-    return json.dumps(read, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    parsed = json.loads(data)
+    return json.dumps(parsed, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

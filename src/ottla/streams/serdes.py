@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.streams.errors import refused
-from ottla.streams.plan.shapes import Shape, parse_record, plain
+from ottla.streams.errors import topology_error
+from ottla.streams.plan.shapes import DataShape, parse_record_shape, plain_shape
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Serde:
 
     name: str
     """Name of the encoding."""
-    shape: Shape
+    shape: DataShape
     """Columns and types of the decoded values."""
 
     def __str__(self) -> str:
@@ -61,61 +61,65 @@ class Json(Serde):
     """
 
     def __init__(self, schema: str | None = None) -> None:
-        super().__init__("json", Shape((), True) if schema is None else parse_record(schema))
+        super().__init__(
+            "json", DataShape((), True) if schema is None else parse_record_shape(schema)
+        )
 
 
-String = PlainSerde("string", plain("string"))
+String = PlainSerde("string", plain_shape("string"))
 """Serde for UTF-8 text, a `str` in functions."""
-Bytes = PlainSerde("bytes", plain("binary"))
+Bytes = PlainSerde("bytes", plain_shape("binary"))
 """Serde that keeps bytes unchanged."""
-Long = PlainSerde("long", plain("bigint"))
+Long = PlainSerde("long", plain_shape("bigint"))
 """Serde for integers of 8 bytes, big-endian, as Kafka's LongSerializer writes them."""
 
-_ENCODES = {"string": String, "binary": Bytes}
+_PLAIN_SERDES = {"string": String, "binary": Bytes}
 
 
-def source_serde(operator: str, name: str, given: object) -> Serde:
+def source_serde(operator: str, name: str, serde: object) -> Serde:
     """Return the serde that a topic is read with.
 
     Args:
         operator: The operator that reads the topic, for the error message.
         name: The argument, `key` or `value`.
-        given: The argument's value.
+        serde: The argument's value.
 
     Raises:
         TopologyError: It is not a serde, or a JSON serde without columns.
     """
-    if given is Json or (isinstance(given, Serde) and not given.shape.columns):
-        raise refused(
-            operator, f'{name}=st.Json needs the columns to read: st.Json("id string, n bigint")'
+    if serde is Json or (isinstance(serde, Serde) and not serde.shape.columns):
+        raise topology_error(
+            operator,
+            f'{name}=st.Json needs the columns to read, as in st.Json("id string, n bigint")',
         )
-    if not isinstance(given, Serde):
-        raise refused(
-            operator, f"{name}={given!r} is no serde: st.Json(…), st.String, st.Bytes, st.Long"
+    if not isinstance(serde, Serde):
+        raise topology_error(
+            operator,
+            f"{name}={serde!r} is not a serde; use st.Json(…), st.String, st.Bytes or st.Long",
         )
-    return given
+    return serde
 
 
-def sink_serde(name: str, given: object, shape: Shape) -> Serde | None:
+def sink_serde(name: str, serde: object, shape: DataShape) -> Serde | None:
     """Return the serde that `to` writes with, or None if none is given.
 
     Args:
         name: The argument, `key` or `value`.
-        given: The argument's value.
+        serde: The argument's value.
         shape: The columns of the key or value that is written.
 
     Raises:
         TopologyError: It is not a serde.
     """
-    if given is None:
+    if serde is None:
         return None
-    if given is Json or (isinstance(given, Serde) and not given.shape.columns):
+    if serde is Json or (isinstance(serde, Serde) and not serde.shape.columns):
         return Serde("json", shape)
-    return source_serde("to", name, given)
+    return source_serde("to", name, serde)
 
 
-def natural(shape: Shape) -> Serde:
+def default_serde(shape: DataShape) -> Serde:
     """Return the default serde for a key or value: text and bytes unchanged, all else as JSON."""
-    if not shape.is_record and shape.columns[0].type in _ENCODES:
-        return _ENCODES[shape.columns[0].type or ""]
+    if not shape.is_record and shape.columns[0].type in _PLAIN_SERDES:
+        return _PLAIN_SERDES[shape.columns[0].type or ""]
     return Serde("json", shape)

@@ -33,7 +33,7 @@ from ottla.streams.checkpoint import STORE, local_directory
 from ottla.streams.errors import listed
 from ottla.streams.plan.nodes import Printed, Sink, ancestors
 from ottla.streams.serde_values import decode_value, encode_value, index_key
-from ottla.streams.store_file import NO_WINDOW, Change, Row, StoreFile
+from ottla.streams.store_file import NO_WINDOW, StoreChange, StoreFile, StoreRow
 from ottla.streams.windows import Window
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ Time = datetime | int
 
 DAY_MS = 24 * 60 * 60 * 1000
 POLL_S = 1.0
-CATCH_UP_S = 30.0
+CATCH_UP_TIMEOUT_S = 30.0
 """Maximum time without progress while records are known to be available."""
 POLL_RECORDS = 10_000
-FORGET_EVERY_MS = 60 * 60 * 1000
+EXPIRE_INTERVAL_MS = 60 * 60 * 1000
 """Stream time between two removals of expired windows."""
 _NUMBER_BYTES = 8
 _TOPIC_ID = "topic id"
@@ -73,11 +73,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowedKeyFormat:
     """Format of the windows in the keys of a topic."""
 
     size_ms: int
-    kept_ms: int
+    retention_ms: int
     are_sessions: bool
 
     def split(self, key: bytes) -> tuple[bytes, tuple[int, int]]:
@@ -89,7 +89,7 @@ class Windows:
         return plain, (first, first + self.size_ms)
 
 
-def windows_of(sink: Sink) -> Windows | None:
+def windows_of(sink: Sink) -> WindowedKeyFormat | None:
     if not sink.has_window_in_key:
         return None
     found = (getattr(each, "window", None) for each in ancestors(sink))
@@ -97,7 +97,7 @@ def windows_of(sink: Sink) -> Windows | None:
     if window is None:
         return None
     kept_ms = max(DAY_MS, window.size_ms + window.grace_ms)
-    return Windows(window.size_ms, kept_ms, window.is_session)
+    return WindowedKeyFormat(window.size_ms, kept_ms, window.is_session)
 
 
 def store_names(app: App) -> list[str]:
@@ -134,7 +134,7 @@ class Store:
         self._consumer: Consumer | None = None
         self._partitions: list[TopicPartition] = []
         self._stream_time_ms = 0
-        self._forgot_at_ms = 0
+        self._expired_at_ms = 0
         self._lock = threading.Lock()
 
     @property
@@ -173,7 +173,7 @@ class Store:
         if at is None:
             found = self._file.latest(wanted)
         else:
-            self._refuse_windows_if_none("at")
+            self._require_windows("at")
             start_ms = milliseconds(at)
             rows = self._file.of_key(wanted, start_ms, start_ms, limit=1, is_reverse=True)
             found = rows[0] if rows else None
@@ -192,7 +192,7 @@ class Store:
         Raises:
             UserError: The key cannot be encoded, or the table has no windows.
         """
-        self._refuse_windows_if_none("windows()")
+        self._require_windows("windows()")
         self.refresh()
         bounds = [None if each is None else milliseconds(each) for each in (since, until)]
         return [self._entry(each) for each in self._file.of_key(self._key(key), *bounds)]
@@ -232,16 +232,16 @@ class Store:
             data = None
         if data is None:
             raise UserError(
-                f"store {self.name!r}: {key!r} is no key; keys are {self.key_serde} "
+                f"store {self.name!r}: {key!r} is not a valid key; keys are {self.key_serde} "
                 f"{self._sink.key}"
             )
         return index_key(self.key_serde, data)
 
-    def _refuse_windows_if_none(self, what: str) -> None:
+    def _require_windows(self, what: str) -> None:
         if self._windows is None:
-            raise UserError(f"store {self.name!r} has no windows: leave out {what}")
+            raise UserError(f"store {self.name!r} has no windows; remove {what}")
 
-    def _entry(self, row: Row) -> Entry:
+    def _entry(self, row: StoreRow) -> Entry:
         return Entry(
             decode_value(self.key_serde, row.key),
             decode_value(self._sink.value_serde, row.value),
@@ -262,20 +262,21 @@ class Store:
                 self._open()
             assert self._consumer is not None
             ends = self._consumer.end_offsets(*self._partitions)
-            deadline = time.monotonic() + CATCH_UP_S
+            deadline = time.monotonic() + CATCH_UP_TIMEOUT_S
             while self._is_behind(ends):
                 records = self._consumer.poll(POLL_S, POLL_RECORDS)
                 if records:
-                    deadline = time.monotonic() + CATCH_UP_S
+                    deadline = time.monotonic() + CATCH_UP_TIMEOUT_S
                 elif time.monotonic() > deadline:
                     raise UserError(
-                        f"store {self.name!r}: nothing came of its topic for {CATCH_UP_S:.0f} s"
+                        f"store {self.name!r} received no records of its topic for "
+                        f"{CATCH_UP_TIMEOUT_S:.0f} s"
                     )
                 self._file.apply(
                     [each for each in map(self._change, records) if each is not None],
                     {tp.partition: self._consumer.position(tp) for tp in self._partitions},
                 )
-                self._forget()
+                self._expire_windows()
 
     def _is_behind(self, ends: Mapping[TopicPartition, int]) -> bool:
         assert self._consumer is not None
@@ -289,16 +290,16 @@ class Store:
             first = consumer.beginning_offsets(*partitions)
             ends = consumer.end_offsets(*partitions)
             positions, topic_id = self._file.positions(), self._topic_id()
-            is_ours = self._file.fact(_TOPIC_ID) == topic_id
-            if not is_ours or any(
+            is_same_topic = self._file.fact(_TOPIC_ID) == topic_id
+            if not is_same_topic or any(
                 not first[tp] <= positions.get(tp.partition, 0) <= ends[tp] for tp in partitions
             ):
                 self._file.clear({_TOPIC_ID: topic_id})
                 positions = {}
                 if any(first.values()) and self._windows is None:
                     logger.warning(
-                        "store %s: the oldest records of its topic are deleted, so it has only "
-                        "what is left; cleanup.policy=compact keeps the last of each key",
+                        "store %s: the oldest records of its topic were deleted, so the store is "
+                        "incomplete; cleanup.policy=compact keeps the last record of each key",
                         self.name,
                     )
             for tp in partitions:
@@ -308,21 +309,21 @@ class Store:
             raise
         self._consumer, self._partitions = consumer, partitions
 
-    def _change(self, record: Record) -> Change | None:
+    def _change(self, record: Record) -> StoreChange | None:
         if record.key is None:
             return None  # a record without a key belongs to no table
         key, window = record.key, NO_WINDOW
         if self._windows is not None:
             key, window = self._windows.split(key)
         self._stream_time_ms = max(self._stream_time_ms, record.timestamp)
-        return Change(index_key(self.key_serde, key), window, record.value, record.timestamp)
+        return StoreChange(index_key(self.key_serde, key), window, record.value, record.timestamp)
 
-    def _forget(self) -> None:
+    def _expire_windows(self) -> None:
         now_ms = self._stream_time_ms
-        if self._windows is None or now_ms - self._forgot_at_ms < FORGET_EVERY_MS:
+        if self._windows is None or now_ms - self._expired_at_ms < EXPIRE_INTERVAL_MS:
             return
-        self._forgot_at_ms = now_ms
-        self._file.forget_before(now_ms - self._windows.kept_ms)
+        self._expired_at_ms = now_ms
+        self._file.delete_windows_before(now_ms - self._windows.retention_ms)
 
     def close(self) -> None:
         """Close the file and the connection of the store."""

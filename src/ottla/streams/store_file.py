@@ -31,14 +31,14 @@ create table if not exists facts (name text primary key, text text not null);
 """
 
 
-class Row(NamedTuple):
+class StoreRow(NamedTuple):
     key: bytes
     window: tuple[int, int]
     value: bytes
     timestamp_ms: int
 
 
-class Change(NamedTuple):
+class StoreChange(NamedTuple):
     key: bytes
     window: tuple[int, int]
     value: bytes | None
@@ -57,28 +57,28 @@ class StoreFile:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            return self._opened()
+            return self._connect()
         except sqlite3.DatabaseError:
             # The file has another format or is damaged. Rebuild it from the topic.
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{self._path}{suffix}").unlink(missing_ok=True)
-            return self._opened()
+            return self._connect()
 
-    def _opened(self) -> sqlite3.Connection:
-        made = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
         try:
-            made.execute("pragma journal_mode = wal")
-            made.execute("pragma synchronous = normal")
-            made.executescript(_TABLES)
-            found = made.execute("select text from facts where name = 'format'").fetchone()
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = normal")
+            connection.executescript(_TABLES)
+            found = connection.execute("select text from facts where name = 'format'").fetchone()
             if found is None:
-                made.execute("insert into facts values ('format', ?)", (FORMAT,))
+                connection.execute("insert into facts values ('format', ?)", (FORMAT,))
             elif found[0] != FORMAT:
                 raise sqlite3.DatabaseError(f"format {found[0]}")
         except BaseException:
-            made.close()
+            connection.close()
             raise
-        return made
+        return connection
 
     def close(self) -> None:
         with self._lock:
@@ -86,18 +86,19 @@ class StoreFile:
 
     # ----------------------------------------------------------------------------- changing
 
-    def apply(self, changes: Iterable[Change], positions: Mapping[int, int]) -> None:
+    def apply(self, changes: Iterable[StoreChange], positions: Mapping[int, int]) -> None:
         with self._lock, self._transaction() as database:
             for change in changes:
-                place = (change.key, *change.window)
+                primary_key = (change.key, *change.window)
                 if change.value is None:
                     database.execute(
-                        "delete from entries where key = ? and start = ? and finish = ?", place
+                        "delete from entries where key = ? and start = ? and finish = ?",
+                        primary_key,
                     )
                 else:
                     database.execute(
                         "insert or replace into entries values (?, ?, ?, ?, ?)",
-                        (*place, change.value, change.timestamp_ms),
+                        (*primary_key, change.value, change.timestamp_ms),
                     )
             database.executemany("insert or replace into positions values (?, ?)",
                                  positions.items())  # fmt: skip
@@ -109,7 +110,7 @@ class StoreFile:
             database.execute("delete from positions")
             database.executemany("insert or replace into facts values (?, ?)", facts.items())
 
-    def forget_before(self, end_ms: int) -> None:
+    def delete_windows_before(self, end_ms: int) -> None:
         """Delete the windows that ended before a time."""
         with self._lock, self._transaction() as database:
             database.execute("delete from entries where finish > 0 and finish < ?", (end_ms,))
@@ -129,7 +130,7 @@ class StoreFile:
             row = found.fetchone()
         return None if row is None else str(row[0])
 
-    def latest(self, key: bytes) -> Row | None:
+    def latest(self, key: bytes) -> StoreRow | None:
         """Return the latest window of a key, or its only entry if there are no windows."""
         rows = self.of_key(key, limit=1, is_reverse=True)
         return rows[0] if rows else None
@@ -142,7 +143,7 @@ class StoreFile:
         *,
         limit: int = -1,
         is_reverse: bool = False,
-    ) -> list[Row]:
+    ) -> list[StoreRow]:
         """Return the windows of a key that start in a range, both ends included."""
         order = "desc" if is_reverse else "asc"
         with self._lock:
@@ -156,7 +157,7 @@ class StoreFile:
 
     def range(
         self, first: bytes | None, last: bytes | None, *, is_reverse: bool = False
-    ) -> Iterator[Row]:
+    ) -> Iterator[StoreRow]:
         """Return the entries of a range of keys, both ends included."""
         order, sign = ("desc", "<") if is_reverse else ("asc", ">")
         after: dict[str, bytes | int | None] = _position(None, 0, 0)
@@ -197,6 +198,6 @@ class _Transaction:
         self._database.execute("commit" if kind is None else "rollback")
 
 
-def _row(found: tuple[bytes, int, int, bytes, int]) -> Row:
+def _row(found: tuple[bytes, int, int, bytes, int]) -> StoreRow:
     key, start, finish, value, timestamp_ms = found
-    return Row(bytes(key), (start, finish), bytes(value), timestamp_ms)
+    return StoreRow(bytes(key), (start, finish), bytes(value), timestamp_ms)

@@ -10,40 +10,40 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.checks import (
-    refuse_late_elsewhere,
+    make_sink,
+    refuse_after_late_topic,
     refuse_second_state,
     refuse_untyped,
     shape_of,
-    sink,
 )
 from ottla.streams.durations import Duration, duration_ms
-from ottla.streams.errors import refused
+from ottla.streams.errors import topology_error
 from ottla.streams.joins import (
+    check_how,
     foreign_join,
-    how_of,
     joined_value,
     refuse_uncopartitioned,
 )
 from ottla.streams.plan.nodes import (
     Aggregated,
-    Folded,
     MapValues,
     Node,
+    PythonAggregated,
     Source,
     Suppressed,
     TableFilter,
     TablesJoin,
 )
 from ottla.streams.plan.tracing import Traced, trace
-from ottla.streams.serdes import Serde, natural
-from ottla.streams.suppression import limited
+from ottla.streams.serdes import Serde, default_serde
+from ottla.streams.suppression import with_time_limit
 
 if TYPE_CHECKING:
     from ottla.streams.app import App
     from ottla.streams.dsl import Stream
     from ottla.streams.grouped_table import GroupedTable
 
-Over = Callable[..., Any]
+RecordFunction = Callable[..., Any]
 
 
 class Table:
@@ -64,7 +64,7 @@ class Table:
 
     # ------------------------------------------------------------------------------ one to one
 
-    def filter(self, predicate: Over) -> Table:
+    def filter(self, predicate: RecordFunction) -> Table:
         """Keep the keys for which a predicate is true. Other keys are deleted with a tombstone.
 
         Args:
@@ -72,7 +72,7 @@ class Table:
         """
         return self._filtered("filter", predicate, negated=False)
 
-    def filter_not(self, predicate: Over) -> Table:
+    def filter_not(self, predicate: RecordFunction) -> Table:
         """Keep the keys for which a predicate is not true.
 
         Args:
@@ -80,16 +80,16 @@ class Table:
         """
         return self._filtered("filter_not", predicate, negated=True)
 
-    def _filtered(self, operator: str, predicate: Over, *, negated: bool) -> Table:
+    def _filtered(self, operator: str, predicate: RecordFunction, *, negated: bool) -> Table:
         node = self._node
-        refuse_late_elsewhere(operator, node)
+        refuse_after_late_topic(operator, node)
         function = trace(operator, predicate, node.key, node.value)
         if isinstance(function, Traced) and getattr(function.outcome, "type", "") != "boolean":
-            raise refused(operator, "the function must say true or false")
+            raise topology_error(operator, "the function must return a boolean")
         made = TableFilter(node.key, node.value, node, function, negated)
-        return Table(self._app, self._app._as_configured(made))
+        return Table(self._app, self._app._with_failure_handling(made))
 
-    def map_values(self, function: Over, schema: str | None = None) -> Table:
+    def map_values(self, function: RecordFunction, schema: str | None = None) -> Table:
         """Replace the value of each key. Deleted keys stay deleted.
 
         Args:
@@ -97,11 +97,11 @@ class Table:
             schema: Schema of the result. Needed for functions that run in Python.
         """
         node = self._node
-        refuse_late_elsewhere("map_values", node)
+        refuse_after_late_topic("map_values", node)
         made = trace("map_values", function, node.key, node.value)
         shape = shape_of("map_values", made, schema)
         mapped = MapValues(node.key, shape, node, made, keeps_null=True)
-        return Table(self._app, self._app._as_configured(mapped))
+        return Table(self._app, self._app._with_failure_handling(mapped))
 
     # ------------------------------------------------------------------------------ with state
 
@@ -117,15 +117,17 @@ class Table:
         """
         if time_limit is not None:
             if isinstance(self._node, Suppressed):
-                raise refused("suppress", "there is one already")
-            limit_ms = duration_ms(time_limit, name="time_limit", least_ms=1)
-            return Table(self._app, limited(self._node, limit_ms))
+                raise topology_error("suppress", "the table is already suppressed")
+            limit_ms = duration_ms(time_limit, name="time_limit", min_ms=1)
+            return Table(self._app, with_time_limit(self._node, limit_ms))
         node = self.when_suppressed or self._node
-        if not isinstance(node, Aggregated | Folded) or node.window is None:
-            raise refused("suppress", "only windows close: windowed(…) must come before, once")
+        if not isinstance(node, Aggregated | PythonAggregated) or node.window is None:
+            raise topology_error(
+                "suppress", "only windows close; use windowed(…) before it, and suppress only once"
+            )
         return Table(self._app, Suppressed(node.key, node.value, node))
 
-    def group_by(self, function: Over, schema: str | None = None) -> GroupedTable:
+    def group_by(self, function: RecordFunction, schema: str | None = None) -> GroupedTable:
         """Group rows by another key, through a repartition topic between two queries.
 
         Args:
@@ -139,10 +141,10 @@ class Table:
     def join(
         self,
         other: Table,
-        function: Over | None = None,
+        function: RecordFunction | None = None,
         *,
         how: str = "inner",
-        on: Over | None = None,
+        on: RecordFunction | None = None,
         schema: str | None = None,
     ) -> Table:
         """Join two tables; the result changes with both.
@@ -160,9 +162,13 @@ class Table:
             TopologyError: The two cannot be joined.
         """
         if not isinstance(other, Table):
-            raise refused("join", "a table joins a table; a stream joins it by stream.join(table)")
+            raise topology_error(
+                "join", "a table joins only tables; to join a stream, use stream.join(table)"
+            )
         mine, theirs = self._node, other._node
-        how = how_of("join", how, ("inner", "left", "outer") if on is None else ("inner", "left"))
+        how = check_how(
+            "join", how, ("inner", "left", "outer") if on is None else ("inner", "left")
+        )
         refuse_second_state("join", mine, theirs)
         refuse_untyped("join", mine.key, mine.value, theirs.key, theirs.value)
         made, shape = joined_value(mine.value, theirs.value, function)
@@ -178,7 +184,7 @@ class Table:
         """Return the changes of the table as a stream."""
         from ottla.streams.dsl import Stream
 
-        refuse_late_elsewhere("to_stream", self._node)
+        refuse_after_late_topic("to_stream", self._node)
         return Stream(self._app, self._node)
 
     def to(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> None:
@@ -195,7 +201,7 @@ class Table:
         Raises:
             TopologyError: The application reads or writes the topic already.
         """
-        self._app._add(sink(self._node, topic, key, value))
+        self._app._add_sink(make_sink(self._node, topic, key, value))
 
     def through(self, topic: str) -> Table:
         """Write the table to a topic and continue from it in a separate query.
@@ -208,7 +214,7 @@ class Table:
         """
         node = self._node
         refuse_untyped("through", node.key, node.value)
-        key, value = natural(node.key), natural(node.value)
+        key, value = default_serde(node.key), default_serde(node.value)
         self.to(topic, key=key, value=value)
         return self._app.table(topic, key=key, value=value)
 

@@ -29,12 +29,20 @@ from ottla.base.errors import UserError
 from ottla.streams.durations import Duration, duration_ms
 from ottla.streams.errors import TopologyError, listed
 from ottla.streams.failures import cause_of
-from ottla.streams.held_query import while_held
-from ottla.streams.plan.nodes import BadRecords, Folded, Node, Processed, Sink, Source, ancestors
+from ottla.streams.paused_planning import with_planning_paused
+from ottla.streams.plan.nodes import (
+    BadRecords,
+    Node,
+    Processed,
+    PythonAggregated,
+    Sink,
+    Source,
+    ancestors,
+)
 from ottla.streams.progress import CLOCK
-from ottla.streams.query_settings import EXTRA_BATCHES, applied
+from ottla.streams.query_settings import NO_DATA_BATCHES, temporary_settings
 from ottla.streams.run import COLUMNS, ORIGIN, TABLE_COLUMNS
-from ottla.streams.serdes import Serde, natural
+from ottla.streams.serdes import Serde, default_serde
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,9 +89,9 @@ class TopologyDriver:
         self._app = app
         self._spark = spark
         self._home = Path(tempfile.mkdtemp(prefix="ottla-streams-"))
-        self._sinks = in_order(app._checked())
+        self._sinks = dependency_order(app._checked_sinks())
         self._sources = {source.topic: source for source in _sources(self._sinks)}
-        self._waiting: dict[str, list[tuple[bytes | None, bytes | None, datetime]]] = {}
+        self._pending: dict[str, list[tuple[bytes | None, bytes | None, datetime]]] = {}
         self._offset = 0
         self._wall_clock_ms = time.time_ns() // 1_000_000
         self._written: dict[str, list[Record]] = {
@@ -113,13 +121,15 @@ class TopologyDriver:
         """
         source = self._sources.get(topic)
         if source is None:
-            raise TopologyError(f"No stream reads {topic!r}; topics: {listed(self._sources)}")
+            raise TopologyError(
+                f"The topology does not read topic {topic!r}; topics: {listed(self._sources)}"
+            )
         row = (
             _encoded(source.key_serde, key),
             _encoded(source.value_serde, value),
             _time(at),
         )
-        self._waiting.setdefault(topic, []).append(row)
+        self._pending.setdefault(topic, []).append(row)
 
     def advance_wall_clock(self, by: Duration) -> None:
         """Advance the wall clock. Timers that expire run with the next micro-batch.
@@ -143,14 +153,14 @@ class TopologyDriver:
         Each query is held until its whole input is available.
         """
         if count == 0:
-            for topic, rows in self._waiting.items():
-                self._add(topic, rows)
-            self._waiting.clear()
+            for topic, rows in self._pending.items():
+                self._append(topic, rows)
+            self._pending.clear()
             if any(map(_has_clock, self._sinks)):
                 self._tick()
             return
         sink, query = self._sinks[count - 1], self._queries[count - 1]
-        while_held(query, lambda: self._process_first(count - 1))
+        with_planning_paused(query, lambda: self._process_first(count - 1))
         self._process(sink, query)
         if _has_clock(sink):
             # The batch has advanced stream time; a second one runs the timers that this made due.
@@ -167,7 +177,9 @@ class TopologyDriver:
             TopologyError: The topology does not write the topic.
         """
         if topic not in self._written:
-            raise TopologyError(f"Nothing writes {topic!r}; topics: {listed(self._written)}")
+            raise TopologyError(
+                f"The topology does not write topic {topic!r}; topics: {listed(self._written)}"
+            )
         self.process()
         found, self._written[topic] = self._written[topic], []
         return found
@@ -189,13 +201,15 @@ class TopologyDriver:
                 topic = row.pop("topic", sink.topic)
                 self._written[topic].append(_record(sink, topic, **row))
             if sink.topic in self._sources and found:
-                self._add(sink.topic, [_as_row(**row) for row in found])
+                self._append(sink.topic, [_as_row(**row) for row in found])
 
         mode = "update" if sink.emits_changes else "append"
         writer = rows.writeStream.outputMode(mode).foreachBatch(collect)
         writer = writer.option("checkpointLocation", str(self._home / "state" / sink.topic))
         # With a clock, every batch needs a tick, so Spark must not start batches of its own.
-        with applied(self._spark, {EXTRA_BATCHES: "false"} if _has_clock(sink) else {}):
+        with temporary_settings(
+            self._spark, {NO_DATA_BATCHES: "false"} if _has_clock(sink) else {}
+        ):
             return writer.start()
 
     def _process(self, sink: Sink, query: StreamingQuery) -> None:
@@ -208,7 +222,9 @@ class TopologyDriver:
                 f"App {self._app.name!r}, topic {sink.topic!r}: {cause_of(str(error))}"
             ) from None
 
-    def _add(self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, datetime]]) -> None:
+    def _append(
+        self, topic: str, rows: Sequence[tuple[bytes | None, bytes | None, datetime]]
+    ) -> None:
         """Write rows to a temporary file, then rename it into place."""
         import pyarrow as pa
 
@@ -237,12 +253,12 @@ class TopologyDriver:
         import pyarrow.parquet as pq
 
         home = self._home / "topics" / topic
-        hidden = home / f".{self._offset}"
-        pq.write_table(table, hidden)
-        hidden.rename(home / f"{self._offset:012}.parquet")
+        temporary = home / f".{self._offset}"
+        pq.write_table(table, temporary)
+        temporary.rename(home / f"{self._offset:012}.parquet")
 
 
-def in_order(sinks: Sequence[Sink]) -> list[Sink]:
+def dependency_order(sinks: Sequence[Sink]) -> list[Sink]:
     """Order the sinks so that each precedes the readers of its topic. Cycles keep their order."""
     left, found = list(sinks), list[Sink]()
     while left:
@@ -294,17 +310,17 @@ class _FileTopics:
         return rows
 
 
-def _encoded(serde: Serde, given: Any) -> bytes | None:
-    if given is None or isinstance(given, bytes):
-        return given
+def _encoded(serde: Serde, value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
     match serde.name:
         case "string":
-            return str(given).encode()
+            return str(value).encode()
         case "long":
-            return int(given).to_bytes(8, "big", signed=True)
+            return int(value).to_bytes(8, "big", signed=True)
         case "json":
-            return json.dumps(given, default=str).encode()
-    raise TopologyError(f"{given!r} is no bytes")
+            return json.dumps(value, default=str).encode()
+    raise TopologyError(f"expected bytes, not {value!r}")
 
 
 def _time(at: Time) -> datetime:
@@ -331,8 +347,10 @@ def _record(
     data, window = _bytes(key), b""
     serdes = sink.key_serde, sink.value_serde
     if topic == sink.late_topic:
-        came = next(each for each in ancestors(sink) if isinstance(each, Folded)).parent
-        serdes = natural(came.key), natural(came.value)
+        input_node = next(
+            each for each in ancestors(sink) if isinstance(each, PythonAggregated)
+        ).parent
+        serdes = default_serde(input_node.key), default_serde(input_node.value)
     elif sink.has_window_in_key and data is not None:
         length = 16 if _has_session_key(sink) else 8
         data, window = data[:-length], data[-length:]

@@ -31,14 +31,14 @@ class UpdateSink:
         if context.getLocalProperty(QUERY_ID) is None:
             raise AssertionError("foreachBatch runs in its query's thread")
         try:
-            staged = rows.mapInArrow(_Stage(writer), "message binary").collect()
+            staged = rows.mapInArrow(_StageTask(writer), "message binary").collect()
         except BaseException:
             writer.abort([], batch_id)
             raise
         writer.commit([pickle.loads(row.message) for row in staged], batch_id)
 
 
-class _Stage:
+class _StageTask:
     """Function for executors that stages the rows of a task and returns its message as a row."""
 
     def __init__(self, writer: DataSourceStreamArrowWriter) -> None:

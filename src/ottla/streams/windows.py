@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.streams.durations import Duration, duration_ms, spelled
+from ottla.streams.durations import Duration, duration_ms, format_duration
 from ottla.streams.errors import TopologyError
 
 
@@ -37,7 +37,7 @@ class Window:
         return self.every_ms is None and not self.is_sliding
 
     def __str__(self) -> str:
-        size = spelled(self.size_ms)
+        size = format_duration(self.size_ms)
         if self.is_sliding:
             text = f"sliding {size}"
         elif self.every_ms is None:
@@ -45,8 +45,8 @@ class Window:
         elif self.every_ms == self.size_ms:
             text = f"tumbling {size}"
         else:
-            text = f"hopping {size} every {spelled(self.every_ms)}"
-        return f"{text}, grace {spelled(self.grace_ms)}"
+            text = f"hopping {size} every {format_duration(self.every_ms)}"
+        return f"{text}, grace {format_duration(self.grace_ms)}"
 
 
 def tumbling(size: Duration, *, grace: Duration = "0 seconds") -> Window:
@@ -56,7 +56,7 @@ def tumbling(size: Duration, *, grace: Duration = "0 seconds") -> Window:
         size: Size of a window, such as `"5 minutes"`.
         grace: How late a record may be.
     """
-    size_ms = duration_ms(size, name="size", least_ms=1)
+    size_ms = duration_ms(size, name="size", min_ms=1)
     return Window(size_ms, size_ms, duration_ms(grace, name="grace"))
 
 
@@ -71,12 +71,12 @@ def hopping(size: Duration, *, every: Duration, grace: Duration = "0 seconds") -
     Raises:
         TopologyError: `every` is longer than `size`.
     """
-    size_ms = duration_ms(size, name="size", least_ms=1)
-    every_ms = duration_ms(every, name="every", least_ms=1)
+    size_ms = duration_ms(size, name="size", min_ms=1)
+    every_ms = duration_ms(every, name="every", min_ms=1)
     if every_ms > size_ms:
         raise TopologyError(
-            f"every ({spelled(every_ms)}) is longer than size ({spelled(size_ms)}): records "
-            "between windows would be lost"
+            f"every ({format_duration(every_ms)}) must not be longer than size "
+            f"({format_duration(size_ms)}), because records between windows would be lost"
         )
     return Window(size_ms, every_ms, duration_ms(grace, name="grace"))
 
@@ -88,7 +88,7 @@ def sliding(difference: Duration, *, grace: Duration = "0 seconds") -> Window:
         difference: Maximum difference of the timestamps, both ends included.
         grace: How late a record may be.
     """
-    difference_ms = duration_ms(difference, name="difference", least_ms=1)
+    difference_ms = duration_ms(difference, name="difference", min_ms=1)
     grace_ms = duration_ms(grace, name="grace")
     return Window(difference_ms, None, grace_ms, is_sliding=True)
 
@@ -100,5 +100,5 @@ def session(gap: Duration, *, grace: Duration = "0 seconds") -> Window:
         gap: Time without records that ends a session.
         grace: How late a record may be.
     """
-    gap_ms = duration_ms(gap, name="gap", least_ms=1)
+    gap_ms = duration_ms(gap, name="gap", min_ms=1)
     return Window(gap_ms, None, duration_ms(grace, name="grace"))

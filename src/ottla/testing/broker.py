@@ -98,7 +98,7 @@ class BrokerProcess:
         Raises:
             BrokerFailed: The broker did not become ready.
         """
-        assert not self.is_running, "the broker runs already"
+        assert not self.is_running, "the broker is already running"
         self._log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -127,7 +127,7 @@ class BrokerProcess:
         """
         self.wait_for_log(_READY, timeout_s)
         listening = _LISTENING.search(self.log())
-        assert listening is not None, "a broker that is ready listens"
+        assert listening is not None, "the broker is ready, but its log names no port"
         self.port = int(listening[1])
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
@@ -162,13 +162,13 @@ class BrokerProcess:
             timeout_s: Seconds to wait.
 
         Raises:
-            BrokerFailed: The broker did not end in time.
+            BrokerFailed: The broker did not exit in time.
         """
-        assert self._process is not None, "the broker was started"
+        assert self._process is not None, "the broker has not been started"
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise self._failed(f"did not end in {timeout_s} s") from None
+            raise self._failed(f"did not exit within {timeout_s} s") from None
 
     def close(self) -> None:
         """Stop the broker if it runs, and delete its temporary files."""
@@ -201,7 +201,7 @@ class BrokerProcess:
         Args:
             number: The signal.
         """
-        assert self._process is not None, "the broker was started"
+        assert self._process is not None, "the broker has not been started"
         self._process.send_signal(number)
 
     def _end(self, number: signal.Signals, timeout_s: float) -> int:
@@ -218,7 +218,7 @@ class BrokerProcess:
     @property
     def pid(self) -> int:
         """ID of the process."""
-        assert self._process is not None, "the broker was started"
+        assert self._process is not None, "the broker has not been started"
         return self._process.pid
 
     @property
@@ -254,14 +254,14 @@ class BrokerProcess:
             if found is not None:
                 return found
             if not is_running:
-                raise self._failed(f"ended with exit code {self.wait()}")
+                raise self._failed(f"exited with code {self.wait()}")
             if time.monotonic() > deadline:
                 raise self._failed(f"did not log {pattern!r} in {timeout_s} s")
             time.sleep(POLL_S)
 
     def _failed(self, what: str) -> BrokerFailed:
         tail = "\n".join(self.log().splitlines()[-LOG_TAIL_LINES:])
-        return BrokerFailed(f"the broker {what}; its last words were:\n{tail}")
+        return BrokerFailed(f"the broker {what}; the end of its log:\n{tail}")
 
 
 def _environment() -> dict[str, str]:

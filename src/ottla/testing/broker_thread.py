@@ -69,7 +69,7 @@ class BrokerThread:
         Raises:
             BrokerFailed: The broker did not start.
         """
-        assert not self.is_running, "the broker runs already"
+        assert not self.is_running, "the broker is already running"
         self._loop = _new_loop()
         self._thread = threading.Thread(
             target=_run_loop, args=(self._loop,), name="ottla-broker", daemon=True
@@ -97,7 +97,7 @@ class BrokerThread:
     def stop(self) -> None:
         """Stop the broker. Clients lose their connections; the data is kept until `close`."""
         embedded, self._embedded = self._embedded, None
-        assert embedded is not None, "the broker runs"
+        assert embedded is not None, "the broker is not running"
         try:
             self.run(embedded.__aexit__(None, None, None))
         finally:
@@ -160,7 +160,7 @@ class BrokerThread:
     @property
     def broker(self) -> Broker:
         """The broker object, for use inside `run` and `call` only: it belongs to its thread."""
-        assert self._embedded is not None, "the broker runs"
+        assert self._embedded is not None, "the broker is not running"
         return self._embedded.broker
 
     def topics(self) -> list[str]:
@@ -202,13 +202,13 @@ class BrokerThread:
         Raises:
             BrokerFailed: The coroutine did not finish in time.
         """
-        assert self._loop is not None, "the broker runs"
+        assert self._loop is not None, "the broker is not running"
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result(TIMEOUT_S)
         except TimeoutError:
             future.cancel()
-            raise BrokerFailed(f"the broker gave no answer in {TIMEOUT_S} s") from None
+            raise BrokerFailed(f"the broker did not respond within {TIMEOUT_S} s") from None
 
     def call(self, function: Callable[[], T]) -> T:
         """Call a function in the broker's thread and return its result.

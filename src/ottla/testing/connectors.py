@@ -44,7 +44,7 @@ CONVERTERS = {
 }
 """Default converters, used unless the properties name others."""
 POLL_S = 0.05
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 def configured(connector: type[Connector] | str, properties: Mapping[str, str]) -> ConnectorConfig:
@@ -84,7 +84,7 @@ class SourceKit:
         offsets: Offsets | None = None,
     ) -> None:
         self.config = configured(connector, properties or {})
-        assert isinstance(self.config.connector, SourceConnector), "this is no source"
+        assert isinstance(self.config.connector, SourceConnector), "the connector is not a source"
         self._connector = self.config.connector
         self._max_tasks = max_tasks
         self.offsets: Offsets = list(offsets or [])
@@ -120,7 +120,7 @@ class SourceKit:
                 task.commit(polled.offsets)
         return found
 
-    def take(self, count: int, timeout_s: float = PATIENCE_S) -> list[Record]:
+    def take(self, count: int, timeout_s: float = TIMEOUT_S) -> list[Record]:
         """Return exactly the next `count` records.
 
         Polls commit as a whole: further records of the last poll are kept for the next `take`, and
@@ -136,7 +136,7 @@ class SourceKit:
         until = time.monotonic() + timeout_s
         while len(self._left) < count:
             self._left += self.poll()
-            assert time.monotonic() < until, f"only {len(self._left)} of {count} records came"
+            assert time.monotonic() < until, f"only {len(self._left)} of {count} records arrived"
         taken, self._left = self._left[:count], self._left[count:]
         return taken
 
@@ -191,9 +191,9 @@ class SinkKit:
         tolerates: bool = False,
         directory: Path | None = None,
     ) -> None:
-        given = {"topics": "t", **(properties or {})}
-        self.config = configured(connector, given)
-        assert isinstance(self.config.connector, SinkConnector), "this is no sink"
+        with_topics = {"topics": "t", **(properties or {})}
+        self.config = configured(connector, with_topics)
+        assert isinstance(self.config.connector, SinkConnector), "the connector is not a sink"
         self._connector = self.config.connector
         if directory is None:
             directory = Path(tempfile.mkdtemp(prefix="ottla-sink-"))
@@ -300,17 +300,19 @@ def check_source(make: Callable[[Offsets], SourceKit], count: int) -> list[Recor
         AssertionError: A crash adds, loses or changes records.
     """
     whole = make([]).take(count)
-    assert not any(isinstance(each, FailedRecord) for each in whole), "some could not be read"
+    assert not any(isinstance(each, FailedRecord) for each in whole), (
+        "some records could not be read"
+    )
     kit, found = make([]), list[Record]()
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while len(found) < count:
         # Poll without a commit and crash: the same records must be returned again.
         kit.poll(commit=False)
         kit.crash()
         found += kit.poll()
         kit.crash()
-        assert time.monotonic() < until, f"only {len(found)} of {count} records came"
-    assert found[:count] == whole, "a restart changes what comes"
+        assert time.monotonic() < until, f"only {len(found)} of {count} records arrived"
+    assert found[:count] == whole, "a restart changes the records"
     return whole
 
 

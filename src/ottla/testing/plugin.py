@@ -37,10 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", f"{MARK}(overrides): broker properties for the `ottla_broker` fixture"
     )
-    _leave_assertions_alone(config)
+    _disable_assertion_rewriting(config)
 
 
-def _leave_assertions_alone(config: pytest.Config) -> None:
+def _disable_assertion_rewriting(config: pytest.Config) -> None:
     """Exclude Ottla from pytest's assertion rewriting.
 
     pytest treats every module of a package with a plugin as a test and parses it again. Brokers
@@ -102,10 +102,10 @@ def _marked_overrides(item: pytest.Item) -> dict[str, object]:
 
 
 def _overrides_of(mark: pytest.Mark) -> dict[str, object]:
-    given: Any = mark.kwargs.get("overrides")
-    if mark.args or set(mark.kwargs) != {"overrides"} or not isinstance(given, dict):
+    overrides: Any = mark.kwargs.get("overrides")
+    if mark.args or set(mark.kwargs) != {"overrides"} or not isinstance(overrides, dict):
         raise pytest.UsageError(
             f"Write @pytest.mark.{MARK}(overrides={{'property.name': value}}), "
             f"not {MARK}(*{mark.args!r}, **{mark.kwargs!r})."
         )
-    return given
+    return overrides

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from ottla.base.ports import Piece, ReadableBuffer
-from ottla.wire import hot, schema
+from ottla.wire import fast_messages, schema
 from ottla.wire.compile import (
     MALFORMED,
     DecodeError,
@@ -26,7 +26,7 @@ from ottla.wire.compile import (
     decode_uvarint,
     skip_tagged_fields,
 )
-from ottla.wire.schema import Field, MessageKind, Struct
+from ottla.wire.schema import MessageField, MessageKind, Struct
 
 API_VERSIONS = 18
 
@@ -205,7 +205,7 @@ def _joined_small(pieces: Sequence[Any]) -> list[Any]:
 @cache
 def _response_writer(api_key: int, version: int) -> tuple[Writer, bool]:
     flexible = schema.header_version(api_key, version, "response") == 1
-    writer = hot.response_writer(api_key, version, _writer(api_key, version, "response"))
+    writer = fast_messages.response_writer(api_key, version, _writer(api_key, version, "response"))
     return writer, flexible
 
 
@@ -230,7 +230,9 @@ def _writer(api_key: int, version: int, kind: MessageKind) -> Writer:
 def _message_class(api_key: int, kind: MessageKind, name: str) -> type[Message]:
     """Create one class for all versions of a struct. Its attributes default absent fields."""
     defaults: dict[str, Any] = {}
-    for field_name, field in _fields(api_key, kind, name, _telling_versions(api_key)).items():
+    for field_name, field in _fields(
+        api_key, kind, name, _versions_with_all_fields(api_key)
+    ).items():
         value = field.default
         if field.struct is not None and not field.array and value is not None:
             value = _message_class(api_key, kind, field.struct.name)()
@@ -238,31 +240,31 @@ def _message_class(api_key: int, kind: MessageKind, name: str) -> type[Message]:
     return type(name, (Message,), defaults)
 
 
-def _telling_versions(api_key: int) -> list[int]:
+def _versions_with_all_fields(api_key: int) -> list[int]:
     """Return versions that together have every field of any version.
 
     Loading all versions would delay the first request of an API by a tenth of a second.
     """
     versions = schema.versions(api_key)
-    return sorted({versions[0], *_BETWEEN.get(api_key, ()), versions[-1]})
+    return sorted({versions[0], *_MIDDLE_VERSIONS.get(api_key, ()), versions[-1]})
 
 
-_BETWEEN: dict[int, tuple[int, ...]] = {1: (12,), 3: (10,), 9: (7, 9), 10: (3,)}
+_MIDDLE_VERSIONS: dict[int, tuple[int, ...]] = {1: (12,), 3: (10,), 9: (7, 9), 10: (3,)}
 """API key -> versions with fields that neither the first nor the last version has.
 
 A test checks that this is complete.
 """
 
 
-def _all_fields(api_key: int, kind: MessageKind, name: str) -> dict[str, Field]:
+def _all_fields(api_key: int, kind: MessageKind, name: str) -> dict[str, MessageField]:
     """Return every field of any version of a struct, as the newest such version defines it."""
     return _fields(api_key, kind, name, schema.versions(api_key))
 
 
 def _fields(
     api_key: int, kind: MessageKind, name: str, versions: Iterable[int]
-) -> dict[str, Field]:
-    found: dict[str, Field] = {}
+) -> dict[str, MessageField]:
+    found: dict[str, MessageField] = {}
     for version in versions:
         for struct_ in _nested(schema.message_struct(api_key, version, kind)):
             if struct_.name == name:

@@ -21,7 +21,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from ottla.wire.schema import Field, Struct
+from ottla.wire.schema import MessageField, Struct
 
 Reader: TypeAlias = Callable[[memoryview, int, int, list[int]], tuple[Any, int]]
 """(buffer, position, end, [number of array elements left]) -> (message, position)"""
@@ -95,7 +95,7 @@ class Message:
         return f"{type(self).__name__}({inner})"
 
 
-def _min_size(field: Field, flexible: bool) -> int:
+def _min_size(field: MessageField, flexible: bool) -> int:
     """Return the minimum encoded size of one element of the field's type."""
     if field.type in _FIXED:
         return struct.calcsize(">" + _FIXED[field.type])
@@ -129,7 +129,7 @@ class _Source:
         return self.names[name]
 
 
-def _fixed_runs(fields: Iterable[Field]) -> Iterable[tuple[bool, list[Field]]]:
+def _fixed_runs(fields: Iterable[MessageField]) -> Iterable[tuple[bool, list[MessageField]]]:
     """Group adjacent fields of fixed size, which one struct call can read or write."""
     for fixed, run in groupby(fields, lambda field: field.type in _FIXED and not field.array):
         yield fixed, list(run)
@@ -174,14 +174,14 @@ def compile_reader(schema: Struct, message_class: Callable[[str], type[Message]]
     return reader_of(schema)
 
 
-def _read_fixed(source: _Source, run: list[Field]) -> None:
+def _read_fixed(source: _Source, run: list[MessageField]) -> None:
     layout = struct.Struct(">" + "".join(_FIXED[field.type] for field in run))
     unpack = source.bind("unpack", layout.unpack_from)
     targets = ", ".join(f"m.{field.name}" for field in run)
     source.add(1, f"{targets}, = {unpack}(b, p)", f"p += {layout.size}")
 
 
-def _read_length(source: _Source, indent: int, field: Field, flexible: bool) -> None:
+def _read_length(source: _Source, indent: int, field: MessageField, flexible: bool) -> None:
     """Read the length of a string, byte string or array into `n`; negative for null."""
     if flexible:
         source.add(indent, "n = b[p]", "if n < 128: p += 1")
@@ -195,7 +195,7 @@ def _read_length(source: _Source, indent: int, field: Field, flexible: bool) -> 
 def _read_variable(
     source: _Source,
     indent: int,
-    field: Field,
+    field: MessageField,
     flexible: bool,
     reader_of: Callable[[Struct], Reader],
 ) -> None:
@@ -236,7 +236,7 @@ def _slice(kafka_type: str, start: str, stop: str) -> str:
 def _read_elements(
     source: _Source,
     indent: int,
-    field: Field,
+    field: MessageField,
     flexible: bool,
     reader_of: Callable[[Struct], Reader],
 ) -> None:
@@ -256,7 +256,7 @@ def _read_elements(
         read = source.bind("read", reader_of(field.struct))
         source.add(indent + 1, f"e, p = {read}(b, p, end, left)", "add(e)")
         return
-    element = Field("element", field.type, None, False, False, None, None)
+    element = MessageField("element", field.type, None, False, False, None, None)
     _read_length(source, indent + 1, element, flexible)
     source.add(indent + 1, "q = p + n", "if n < 0 or q > end:")
     source.add(indent + 2, f"raise DecodeError('{field.name} contains an invalid element')")
@@ -334,14 +334,14 @@ def _check_keys(values: dict[str, Any], known: frozenset[str], name: str) -> Non
         raise KeyError(f"{name} has no field {', '.join(sorted(unknown))} in any version")
 
 
-def _get(source: _Source, field: Field) -> str:
+def _get(source: _Source, field: MessageField) -> str:
     default = field.default
     if default is None or isinstance(default, bool | int | str | bytes) or default == ():
         return f"g('{field.name}', {default!r})"
     return f"g('{field.name}', {source.bind('default', default)})"
 
 
-def _length(field: Field, flexible: bool, length: str) -> str:
+def _length(field: MessageField, flexible: bool, length: str) -> str:
     if flexible:
         return f"uvarint({length} + 1)"
     pack = "pack_h" if field.type == "string" and not field.array else "pack_i"
@@ -351,7 +351,7 @@ def _length(field: Field, flexible: bool, length: str) -> str:
 def _write_variable(
     source: _Source,
     indent: int,
-    field: Field,
+    field: MessageField,
     flexible: bool,
     writer_of: Callable[[Struct], Writer],
 ) -> None:
@@ -380,7 +380,7 @@ def _write_variable(
 def _write_elements(
     source: _Source,
     indent: int,
-    field: Field,
+    field: MessageField,
     flexible: bool,
     writer_of: Callable[[Struct], Writer],
 ) -> None:
@@ -392,7 +392,7 @@ def _write_elements(
         pack = source.bind("pack", struct.pack)
         source.add(indent, f"w({pack}('>' + '{_FIXED[field.type]}' * len(v), *v))")
     else:
-        element = Field("element", field.type, None, False, False, None, None)
+        element = MessageField("element", field.type, None, False, False, None, None)
         encode = "e = e.encode(); " if field.type == "string" else ""
         source.add(indent, "for e in v:")
         source.add(indent + 1, f"{encode}w({_length(element, flexible, 'len(e)')} + e)")

@@ -56,7 +56,7 @@ class FrameRefused(Exception):
     """The peer sent bytes that cannot be a frame. The message is meant for the broker's log."""
 
 
-def recognise(head: bytes) -> str | None:
+def identify_protocol(head: bytes) -> str | None:
     """Return the kind of client that sent these bytes, if it speaks another well-known protocol."""
     return next((name for start, name in _PROTOCOLS if head.startswith(start)), None)
 
@@ -83,7 +83,7 @@ def check_frame_size(size: int, head: bytes, max_frame_bytes: int) -> None:
             f"a request of API {api_key} claims {size} bytes; the limit for every API except "
             f"Produce is {MAX_ORDINARY_FRAME_BYTES} bytes"
         )
-    stranger = recognise(head)
+    stranger = identify_protocol(head)
     if stranger is not None:
         raise FrameRefused(
             f"{stranger} connected to a port that expects the plaintext Kafka protocol"
@@ -143,7 +143,7 @@ class FrameReader:
         "_view",
         "frame_is_shared",
         "large_since",
-        "starving",
+        "bytes_refused",
     )
 
     def __init__(self, memory: FrameMemory) -> None:
@@ -162,7 +162,7 @@ class FrameReader:
         self._total = 0
         self._after_large = False
         self.frame_is_shared = False
-        self.starving = 0
+        self.bytes_refused = 0
         """Bytes that the budget refused; while it is not 0, `room` must not be called."""
         self.large_since = 0.0
 
@@ -251,8 +251,8 @@ class FrameReader:
 
     def granted(self) -> None:
         """Continue after the budget has granted and charged the bytes that were refused."""
-        self._charged_bytes += self.starving
-        self.starving = 0
+        self._charged_bytes += self.bytes_refused
+        self.bytes_refused = 0
         if self._large is None and self._view is not None:
             self._begin_large(self._view[self._position : self._end])
             self._forget_view()
@@ -263,7 +263,7 @@ class FrameReader:
             self._end_large(self._large)
         self._forget_view()
         self._rest = b""
-        self.starving = 0
+        self.bytes_refused = 0
 
     # -------------------------------------------------------------------------- transitions
 
@@ -283,7 +283,7 @@ class FrameReader:
         else:
             self._total = total
             self._take(self._memory.capacity(total, len(left)))
-            if self.starving:
+            if self.bytes_refused:
                 self.suspend()
                 return
             self._begin_large(left)
@@ -293,7 +293,7 @@ class FrameReader:
         if self._memory.take(self, size_bytes):
             self._charged_bytes += size_bytes
         else:
-            self.starving = size_bytes
+            self.bytes_refused = size_bytes
 
     def _begin_large(self, start: memoryview) -> None:
         buffer = self._memory.take_buffer(self._charged_bytes)

@@ -18,9 +18,9 @@ from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin
 
 from ottla.base.types import ZERO_UUID
-from ottla.wire.without import without_module
+from ottla.wire.import_blocker import block_import
 
-with without_module("hypothesis"):
+with block_import("hypothesis"):
     from kio.index import load_entity_schema
     from kio.schema.index import api_key_map, schema_name_map
     from kio.static.constants import EntityType
@@ -40,7 +40,7 @@ _IMPLICIT_DEFAULTS: dict[str, Any] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class MessageField:
     """A field of a message."""
 
     name: str
@@ -60,15 +60,15 @@ class Struct:
 
     name: str
     flexible: bool
-    fields: tuple[Field, ...]
+    fields: tuple[MessageField, ...]
 
     @property
-    def body(self) -> tuple[Field, ...]:
+    def body(self) -> tuple[MessageField, ...]:
         """The fields that are not tagged, in wire order."""
         return tuple(field for field in self.fields if field.tag is None)
 
     @property
-    def tagged(self) -> tuple[Field, ...]:
+    def tagged(self) -> tuple[MessageField, ...]:
         """The tagged fields, ordered by tag."""
         tagged = (field for field in self.fields if field.tag is not None)
         return tuple(sorted(tagged, key=lambda field: field.tag or 0))
@@ -114,7 +114,7 @@ def _reflect(entity: Any) -> Struct:
     return Struct(entity.__name__, entity.__flexible__, fields)
 
 
-def _reflect_field(field: dataclasses.Field[Any]) -> Field:
+def _reflect_field(field: dataclasses.Field[Any]) -> MessageField:
     inner, nullable = _without_none(field.type)
     array = get_origin(inner) is tuple
     if array:
@@ -133,7 +133,7 @@ def _reflect_field(field: dataclasses.Field[Any]) -> Field:
     default = _default(field.default, kafka_type, array=array, nullable=nullable, name=name)
     if struct is not None and not array and default is not None:
         default = {inner_field.name: inner_field.default for inner_field in struct.fields}
-    return Field(name, kafka_type, struct, array, nullable, tag, default)
+    return MessageField(name, kafka_type, struct, array, nullable, tag, default)
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.cluster.cluster_of_processes import ClusterOfProcesses, free_ports
 
 from ottla.base.errors import UserError
-from ottla.metadata.zookeeper.ensemble import Member, local_addresses
+from ottla.metadata.zookeeper.ensemble import EnsembleMember, local_addresses
 
 DEFAULT_TIMES = {"broker_lease_ms": "2000", "zookeeper_session_timeout_ms": "6000"}
 QUICK_TIMES = {"broker_lease_ms": "500", "zookeeper_session_timeout_ms": "2000"}
@@ -20,7 +20,8 @@ class Ensemble:
     def __init__(self, directory: Path, size: int = 3) -> None:
         addresses = local_addresses(size, free_ports(3 * size))
         self.members = [
-            Member(directory / str(number), number, addresses) for number in range(1, size + 1)
+            EnsembleMember(directory / str(number), number, addresses)
+            for number in range(1, size + 1)
         ]
 
     def start(self) -> None:
@@ -38,11 +39,15 @@ class Ensemble:
     def connect(self) -> str:
         return ",".join(member.connect for member in self.members)
 
-    def leader(self) -> Member:
-        return next(each for each in self.members if "Mode: leader" in each.ask("srvr"))
+    def leader(self) -> EnsembleMember:
+        return next(
+            each for each in self.members if "Mode: leader" in each.four_letter_command("srvr")
+        )
 
-    def follower(self) -> Member:
-        return next(each for each in self.members if "Mode: follower" in each.ask("srvr"))
+    def follower(self) -> EnsembleMember:
+        return next(
+            each for each in self.members if "Mode: follower" in each.four_letter_command("srvr")
+        )
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from tests.integration.cluster.cluster_of_processes import (
 from tests.integration.cluster.load import Load
 
 from ottla.base.errors import UserError
-from ottla.metadata.zookeeper.ensemble import Member, local_addresses
+from ottla.metadata.zookeeper.ensemble import EnsembleMember, local_addresses
 from ottla.testing.broker import BrokerProcess
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800)]
@@ -60,7 +60,9 @@ def namespaces() -> Iterator[Namespaces]:
 
 @pytest.fixture
 def cluster(namespaces: Namespaces, tmp_path: Path) -> Iterator[ClusterOfNamespaces]:
-    member = Member(tmp_path / "zookeeper", 1, local_addresses(1, free_ports(3), HOST_ADDRESS))
+    member = EnsembleMember(
+        tmp_path / "zookeeper", 1, local_addresses(1, free_ports(3), HOST_ADDRESS)
+    )
     try:
         member.start()
         member.wait_until_serving()

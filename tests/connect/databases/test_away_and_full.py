@@ -22,7 +22,7 @@ from tests.connect.databases.test_jdbc import Sink, Source, Target, person, sqli
 from tests.connect.workers import Standalone, read, send, values, wait_for
 
 from ottla.connect.api import RetriableError
-from ottla.connect.connectors.postgres.link import Exhausted
+from ottla.connect.connectors.postgres.connection import ResourcesExhausted
 from ottla.connect.json_converter import JsonConverter
 from ottla.connect.states import State
 from ottla.testing.broker_thread import BrokerThread
@@ -167,7 +167,7 @@ def test_what_is_tried_again_says_why_while_it_runs_and_the_rest_flows(
     shop.send(50)
     shop.order(50)
     wait_for(lambda: "No space left on device" in shop.trace("writer"), "the reason")
-    assert shop.trace("writer").startswith("It is tried again: postgresql")
+    assert shop.trace("writer").startswith("Retrying after an error: postgresql")
     assert shop.worker.state("writer") is State.RUNNING
     wait_for(lambda: len(values(shop.worker.bootstrap, "shop.public.orders")) == 50, "capture")
 
@@ -316,7 +316,7 @@ def test_a_capture_goes_on_when_postgresql_has_room_for_a_large_transaction() ->
         capturing.poll()
         server.run("INSERT INTO orders SELECT i, repeat('x', 100) FROM generate_series(1, 50000) i")
         for _ in range(2):
-            with pytest.raises(Exhausted, match="No space left on device"):
+            with pytest.raises(ResourcesExhausted, match="No space left on device"):
                 capturing.until(50_000)
         enlarge("200m")
         capturing.until(50_000)

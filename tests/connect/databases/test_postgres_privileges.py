@@ -13,7 +13,7 @@ from tests.connect.databases.capture import Capture, connector
 from tests.connect.databases.servers import Postgres, running
 
 from ottla.base.errors import UserError
-from ottla.connect.connectors.postgres.link import KEYWORDS, identifier
+from ottla.connect.connectors.postgres.connection import KEYWORDS, identifier
 
 ORDERS = "CREATE TABLE orders (id int PRIMARY KEY, note text)"
 ROW = "INSERT INTO orders VALUES (1, 'a')"

@@ -80,8 +80,8 @@ def test_brokers_their_defaults_and_loggers(succeed: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--describe", "--topic", "missing"], "no topic missing"),
-        (["--describe", "--broker", "77"], "no broker 77"),
+        (["--describe", "--topic", "missing"], "Topic 'missing' does not exist"),
+        (["--describe", "--broker", "77"], "Broker 77 does not exist"),
         (["--alter", "--topic", "t"], "--alter requires --add-config"),
         (["--alter", "--topic", "t", "--add-config", "x"], "name=value"),
         (

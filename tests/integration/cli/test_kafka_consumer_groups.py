@@ -190,7 +190,7 @@ def test_a_group_with_members_is_left_alone(
     reset = ["consumer-groups", "--reset-offsets", "--group", group, "--topic", filled]
     assert "inactive" in fail(*reset, "--to-earliest", "--execute")
     assert committed(admin, group) == [4, 4]
-    assert "not empty" in fail("consumer-groups", "--delete", "--group", group)
+    assert "has active members" in fail("consumer-groups", "--delete", "--group", group)
 
 
 def test_offsets_and_groups_are_deleted(
@@ -205,7 +205,9 @@ def test_offsets_and_groups_are_deleted(
     assert partly.code == 1
     assert f"('{group}') was successful" in partly.out
     assert "nobody" in partly.err
-    assert "no group" in fail("consumer-groups", "--describe", "--group", group)
+    assert f"Group '{group}' does not exist" in fail(
+        "consumer-groups", "--describe", "--group", group
+    )
 
 
 @pytest.mark.parametrize(
@@ -247,5 +249,5 @@ def test_wrong_arguments_are_one_sentence(fail: Fail, arguments: list[str], mess
 
 def test_an_unknown_topic_is_named(fail: Fail, filled: str, group: str) -> None:
     reset = ["consumer-groups", "--reset-offsets", "--group", group, "--to-earliest", "--topic"]
-    assert "no topic missing" in fail(*reset, "missing")
+    assert "Topic 'missing' does not exist" in fail(*reset, "missing")
     assert "no partition 7" in fail(*reset, f"{filled}:7")

@@ -137,7 +137,7 @@ def test_log_directories_are_kafkas_json(succeed: Run, fail: Fail, filled: str) 
     first, second = directory["partitions"]
     assert (first["partition"], second["partition"]) == (f"{filled}-0", f"{filled}-1")
     assert first["size"] > second["size"] == 0
-    assert "no broker 9" in fail("log-dirs", "--describe", "--broker-list", "9")
+    assert "Broker 9 does not exist" in fail("log-dirs", "--describe", "--broker-list", "9")
     assert "must look like" in fail("log-dirs", "--describe", "--broker-list", "a")
     assert "missing" in fail("log-dirs", "--describe", "--topic-list", "missing")
     assert "--describe" in fail("log-dirs")

@@ -29,15 +29,21 @@ CLIENTS = [Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer]
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_an_unknown_keyword_is_an_error_before_any_connection(client: Callable[..., Any]) -> None:
-    with pytest.raises(InvalidConfig, match=r"client\.di; did you mean client\.id\?"):
+    with pytest.raises(
+        InvalidConfig, match=r"client\.di does not exist; did you mean client\.id\?"
+    ):
         client("nowhere:1", client_di="x")
-    with pytest.raises(InvalidConfig, match=r"client\.di; did you mean client\.id\?"):
+    with pytest.raises(
+        InvalidConfig, match=r"client\.di does not exist; did you mean client\.id\?"
+    ):
         client({"bootstrap.servers": "nowhere:1", "client.di": "x"})
 
 
 @pytest.mark.parametrize("client", [Consumer, AsyncConsumer])
 def test_topic_hints_at_topics(client: Callable[..., Any]) -> None:
-    with pytest.raises(InvalidConfig, match=r"no property topic; did you mean topics\?"):
+    with pytest.raises(
+        InvalidConfig, match=r"Property topic does not exist; did you mean topics\?"
+    ):
         client("nowhere:1", topic="orders")
 
 

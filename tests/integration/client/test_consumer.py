@@ -205,7 +205,7 @@ def test_without_a_committed_offset_and_without_a_reset_the_user_is_asked(
         consumer.seek(tp, 1)
         assert [record.offset for record in take(consumer, 2)] == [1, 2]
         consumer.seek(tp, 100)
-        with pytest.raises(OffsetOutOfRange, match="no offset 100"):
+        with pytest.raises(OffsetOutOfRange, match=r"offset 100 of .* is out of range"):
             consumer.poll(TIMEOUT_S)
 
 
@@ -364,14 +364,14 @@ def test_unknown_topics_are_an_error_that_names_them(broker: BrokerProcess) -> N
 def test_wrong_use_is_one_clear_sentence(broker: BrokerProcess) -> None:
     with pytest.raises(InvalidConfig, match=r"did you mean group\.id"):
         Consumer(broker.bootstrap, groupid="g")
-    with pytest.raises(InvalidConfig, match="no assignor 'rnge'"):
+    with pytest.raises(InvalidConfig, match=r"Assignor 'rnge' .* does not exist"):
         Consumer(broker.bootstrap, partition_assignment_strategy="rnge")
     with pytest.raises(InvalidConfig, match="must be less than"):
         Consumer(broker.bootstrap, session_timeout_ms=1000, heartbeat_interval_ms=2000)
     with Consumer(broker.bootstrap) as consumer:
         with pytest.raises(InvalidConfig, match="needs a consumer group"):
             consumer.subscribe("t")
-        with pytest.raises(InvalidConfig, match="for a group"):
+        with pytest.raises(InvalidConfig, match="Committing offsets needs a consumer group"):
             consumer.commit()
         consumer.assign([("t", 0)])
     with pytest.raises(ClientClosed):

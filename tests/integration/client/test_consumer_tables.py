@@ -95,7 +95,7 @@ def test_columns_and_sizes_can_be_chosen(
         assert (names.num_rows, set(names["topic"].to_pylist())) == (68, {topic})
         nothing = consumer.poll_table(0.05)
         assert (nothing.num_rows, nothing.column_names) == (0, NAMES)
-        with pytest.raises(ValueError, match="no column 'valeu'"):
+        with pytest.raises(ValueError, match="Column 'valeu' does not exist"):
             consumer.poll_table(columns=["valeu"])
         with pytest.raises(ValueError, match="at least 1"):
             consumer.poll_table(max_records=0)
@@ -148,7 +148,7 @@ def test_reading_from_here_to_there(broker: BrokerProcess, client: RawClient, to
     assert offsets("earliest", datetime.fromtimestamp(1.003, UTC)) == [[0, 1], [0]]
     assert offsets("latest") == [[], []]
     assert offsets(0, 1000) == [everything, everything]
-    with pytest.raises(ValueError, match="no partition 7"):
+    with pytest.raises(ValueError, match="Partition 7 does not exist"):
         offsets({7: 1})
     with pytest.raises(ValueError, match="newest"):
         offsets("newest")
@@ -262,5 +262,5 @@ def test_damage_is_told_and_what_is_before_it_is_given(
     with Consumer(broker.bootstrap, **FAST) as consumer:
         consumer.assign([(topic, 0)])
         assert consumer.poll_table(TIMEOUT_S, columns=["offset"])["offset"].to_pylist() == [0]
-        with pytest.raises(ClientError, match="offset 1 cannot be read"):
+        with pytest.raises(ClientError, match="offset 1 is invalid"):
             consumer.poll_table(TIMEOUT_S)

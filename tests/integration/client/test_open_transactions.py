@@ -46,7 +46,7 @@ def test_a_broker_that_is_gone_is_not_asked_again(
     async def list_transactions(*arguments: Any, **options: Any) -> Any:
         calls.append(arguments)
         if len(calls) == 1:
-            raise ClientError("there is no broker 1", code=ErrorCode.BROKER_NOT_AVAILABLE)
+            raise ClientError("broker 1 does not exist", code=ErrorCode.BROKER_NOT_AVAILABLE)
         return await real(*arguments, **options)
 
     monkeypatch.setattr(module, "list_transactions", list_transactions)

@@ -177,7 +177,7 @@ def test_round_robin_functions_and_priorities(broker: BrokerProcess, topic: str)
     assert set(by_key) == {1 + partition_of(b"k", 5)}
     with pytest.raises(UnknownTopic, match="partitioner chose"):
         sent(lambda *_: 6)
-    with pytest.raises(InvalidConfig, match="no priority 3"):
+    with pytest.raises(InvalidConfig, match="Priority 3 does not exist"):
         sent(PriorityPartitioner(levels=3), priority=3)
     with pytest.raises(InvalidConfig, match="PriorityPartitioner"):
         sent(None, priority=1)

@@ -196,7 +196,7 @@ def test_what_needs_a_transaction_says_so(
     with Producer(broker.bootstrap, transactional_id=transactional_id) as producer:
         with pytest.raises(UserError, match="begin"):
             producer.send(topic, b"")
-        with pytest.raises(UserError, match="no transaction"):
+        with pytest.raises(UserError, match="no open transaction"):
             producer.commit_transaction()
         producer.begin_transaction()
         with pytest.raises(UserError, match="open"):

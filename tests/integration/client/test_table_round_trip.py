@@ -115,7 +115,7 @@ def test_a_table_without_a_column_for_the_value_writes_records_without_values(
     assert read_table(bootstrap, topic)["value"].to_pylist() == [None] * 3
     table = read_table(bootstrap, topic, columns=["key", "value"], value="json")
     assert table.to_pydict() == {"key": [b"1", b"2", b"3"]}
-    with pytest.raises(UserError, match="No column is left to be the value"):
+    with pytest.raises(UserError, match="The table has no column left for the value"):
         producer.send_table(topic, pa.table({}))
 
 

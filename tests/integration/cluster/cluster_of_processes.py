@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.raw_client import Api, RawClient
 
-from ottla.metadata.zookeeper.ensemble import Member, local_addresses
+from ottla.metadata.zookeeper.ensemble import EnsembleMember, local_addresses
 from ottla.testing.broker import BrokerProcess
 
 LEASE_MS = 1_000
@@ -50,8 +50,8 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def start_zookeeper(directory: Path) -> Member:
-    member = Member(directory, 1, local_addresses(1, free_ports(3)))
+def start_zookeeper(directory: Path) -> EnsembleMember:
+    member = EnsembleMember(directory, 1, local_addresses(1, free_ports(3)))
     member.start()
     member.wait_until_serving()
     return member

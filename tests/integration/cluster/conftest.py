@@ -9,11 +9,11 @@ import pytest
 from tests.integration.cluster.cluster_of_processes import ClusterOfProcesses, start_zookeeper
 
 from ottla.base.errors import UserError
-from ottla.metadata.zookeeper.ensemble import Member
+from ottla.metadata.zookeeper.ensemble import EnsembleMember
 
 
 @pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnsembleMember]:
     try:
         member = start_zookeeper(tmp_path_factory.mktemp("zookeeper"))
     except UserError as error:
@@ -24,7 +24,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
 
 @pytest.fixture(scope="session")
 def shared_cluster(
-    zookeeper: Member, tmp_path_factory: pytest.TempPathFactory
+    zookeeper: EnsembleMember, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterOfProcesses]:
     directory: Path = tmp_path_factory.mktemp("cluster")
     cluster = ClusterOfProcesses(directory, f"{zookeeper.connect}/shared")

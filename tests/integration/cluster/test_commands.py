@@ -18,7 +18,7 @@ from tests.integration.cluster.cluster_of_processes import free_ports, wait_for
 
 from ottla.base.errors import UserError
 from ottla.cli.main import ottla
-from ottla.metadata.zookeeper.ensemble import Member
+from ottla.metadata.zookeeper.ensemble import EnsembleMember
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 
@@ -42,7 +42,9 @@ def children(pid: int) -> dict[int, str]:
     return {int(each): Path(f"/proc/{each}/cmdline").read_text() for each in listed}
 
 
-def test_a_cluster_comes_up_mends_itself_and_goes_down(zookeeper: Member, tmp_path: Path) -> None:
+def test_a_cluster_comes_up_mends_itself_and_goes_down(
+    zookeeper: EnsembleMember, tmp_path: Path
+) -> None:
     port = free_ports(1)[0] % 10_000 + 20_000  # below the range of ephemeral ports
     out = tmp_path / "out"
     arguments = ["cluster", "up", "--brokers", "2", "--data-dir", "./data"]
@@ -91,7 +93,9 @@ def command(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output.strip()
 
 
-def test_a_broker_is_stopped_and_started_by_its_id(zookeeper: Member, tmp_path: Path) -> None:
+def test_a_broker_is_stopped_and_started_by_its_id(
+    zookeeper: EnsembleMember, tmp_path: Path
+) -> None:
     port = free_ports(1)[0] % 10_000 + 20_000
     out, data = tmp_path / "out", tmp_path / "data"
     here = ["--data-dir", str(data)]
@@ -158,7 +162,7 @@ def test_a_zookeeper_that_does_not_answer_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-def test_ports_that_are_taken_are_named(zookeeper: Member, tmp_path: Path) -> None:
+def test_ports_that_are_taken_are_named(zookeeper: EnsembleMember, tmp_path: Path) -> None:
     port = int(zookeeper.connect.rpartition(":")[2])
     out = tmp_path / "out"
     process = started("cluster", "up", "--data-dir", str(tmp_path), "--port", str(port), out=out)
@@ -167,7 +171,7 @@ def test_ports_that_are_taken_are_named(zookeeper: Member, tmp_path: Path) -> No
     assert "Traceback" not in out.read_text()
 
 
-def test_zookeeper_runs_in_the_foreground(zookeeper: Member, tmp_path: Path) -> None:
+def test_zookeeper_runs_in_the_foreground(zookeeper: EnsembleMember, tmp_path: Path) -> None:
     port = free_ports(1)[0]
     out = tmp_path / "out"
     listen = f"127.0.0.1:{port}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.integration.cluster.cluster_of_processes import QUICK, ClusterOfProcesses, free_ports
 from tests.integration.cluster.load import Load
 
-from ottla.metadata.zookeeper.ensemble import Member
+from ottla.metadata.zookeeper.ensemble import EnsembleMember
 from ottla.testing.broker import BrokerProcess
 
 AFTERWARDS_S = 10.0
@@ -53,7 +53,7 @@ def test_brokers_that_all_stop_at_once_do_not_wait_for_each_other(
 
 
 def test_brokers_stop_though_zookeeper_is_gone(
-    cluster: ClusterOfProcesses, zookeeper: Member
+    cluster: ClusterOfProcesses, zookeeper: EnsembleMember
 ) -> None:
     zookeeper.kill()
     try:
@@ -65,7 +65,7 @@ def test_brokers_stop_though_zookeeper_is_gone(
 
 
 def test_a_second_signal_ends_a_broker_at_once(
-    cluster: ClusterOfProcesses, zookeeper: Member
+    cluster: ClusterOfProcesses, zookeeper: EnsembleMember
 ) -> None:
     broker = cluster.brokers[1]
     zookeeper.signal(signal.SIGSTOP)  # so that the clean shutdown takes seconds

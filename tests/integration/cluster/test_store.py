@@ -12,7 +12,7 @@ import pytest
 
 from ottla.base.metadata import Check, Create, Delete, MetadataStore, Node, Replace, TxnConflict
 from ottla.metadata.embedded import EmbeddedStore
-from ottla.metadata.zookeeper.ensemble import Member
+from ottla.metadata.zookeeper.ensemble import EnsembleMember
 from ottla.metadata.zookeeper.store import ZooKeeperStore
 from ottla.storage.file import OsFileSystem
 
@@ -31,7 +31,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
     if request.param == "embedded":
         directory = str(tmp_path / "metadata")
         return lambda: EmbeddedStore.open(OsFileSystem(100), directory, at_once)
-    member: Member = request.getfixturevalue("zookeeper")
+    member: EnsembleMember = request.getfixturevalue("zookeeper")
     connect = f"{member.connect}/store-{next(_roots)}"
     return lambda: ZooKeeperStore.open(connect, session_timeout_ms=4000, connect_timeout_ms=20_000)
 
@@ -157,7 +157,7 @@ def test_of_transactions_at_the_same_time_one_wins(opened: Opened) -> None:
     run(scenario())
 
 
-def test_sessions_of_one_ensemble_see_each_other(zookeeper: Member) -> None:
+def test_sessions_of_one_ensemble_see_each_other(zookeeper: EnsembleMember) -> None:
     async def scenario() -> None:
         connect = f"{zookeeper.connect}/store-{next(_roots)}"
 

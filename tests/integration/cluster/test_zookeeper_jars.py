@@ -11,7 +11,7 @@ import pytest
 from tests.integration.cluster.cluster_of_processes import start_zookeeper
 
 from ottla.metadata.zookeeper import jars
-from ottla.metadata.zookeeper.ensemble import Member
+from ottla.metadata.zookeeper.ensemble import EnsembleMember
 
 find_spec = importlib.util.find_spec
 
@@ -25,7 +25,7 @@ def no_pyspark(name: str, package: str | None = None) -> ModuleSpec | None:
     [("ZOOKEEPER_HOME", "lib", True), ("KAFKA_HOME", "libs", True), (None, "java", False)],
 )
 def test_a_member_runs_from_the_jars_of_an_installation(
-    zookeeper: Member,
+    zookeeper: EnsembleMember,
     variable: str | None,
     folder: str,
     versioned: bool,
@@ -45,6 +45,6 @@ def test_a_member_runs_from_the_jars_of_an_installation(
     assert {jar.parent for jar in jars.find_jars()} == {tmp_path / folder}
     member = start_zookeeper(tmp_path / "member")
     try:
-        assert "Mode: standalone" in member.ask("srvr")
+        assert "Mode: standalone" in member.four_letter_command("srvr")
     finally:
         member.kill()

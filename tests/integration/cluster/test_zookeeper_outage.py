@@ -12,7 +12,7 @@ from tests.integration.cluster.cluster_of_processes import (
 )
 from tests.integration.cluster.load import Load
 
-from ottla.metadata.zookeeper.ensemble import Member
+from ottla.metadata.zookeeper.ensemble import EnsembleMember
 from ottla.testing.broker import BrokerProcess
 
 OUTAGE_S = 4.0
@@ -20,7 +20,7 @@ OUTAGE_S = 4.0
 
 
 def test_writing_goes_on_while_all_of_zookeeper_is_away(
-    cluster: ClusterOfProcesses, zookeeper: Member, topic: str
+    cluster: ClusterOfProcesses, zookeeper: EnsembleMember, topic: str
 ) -> None:
     cluster.create_topic(topic, partitions=3)
     with Load(cluster.bootstrap, topic, partitions=3) as load:

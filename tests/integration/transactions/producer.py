@@ -9,7 +9,7 @@ from typing import Any
 from tests.raw_client import Api, RawClient, produce_body
 
 from ottla.base.errors import ErrorCode
-from ottla.core.coordinator import Producer
+from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.wire.records.batch import iter_headers
 from ottla.wire.records.builder import ControlType, build_batch, control_type
 from ottla.wire.records.record import iter_records
@@ -74,8 +74,8 @@ class TransactionalProducer:
             **more,
         }
 
-    def identity_as_producer(self) -> Producer:
-        return Producer(self.producer_id, self.epoch)
+    def identity_as_producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.producer_id, self.epoch)
 
     def add(self, topic: str, *partitions: int, version: int = 3, **more: Any) -> ErrorCode:
         """Add partitions to the transaction and return the error of the first one."""

@@ -237,8 +237,8 @@ def test_markers_written_before_the_decision_is_on_disk_would_be_noticed(
         self.apply(decision.records[-1], 0, -1)
         token.reply(body)
 
-    ask = TransactionShard._ask_for_markers
-    monkeypatch.setattr(TransactionShard, "_ask_for_markers", hasty)
+    ask = TransactionShard._request_markers
+    monkeypatch.setattr(TransactionShard, "_request_markers", hasty)
     with pytest.raises(AssertionError, match="there is a marker already"):
         check_that_markers_wait_for_the_decision(tmp_path)
 

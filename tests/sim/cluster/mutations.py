@@ -17,10 +17,10 @@ from ottla.broker.cluster import Cluster
 from ottla.broker.partition import Partition
 from ottla.broker.replica_fetcher import ReplicaFetcher
 from ottla.broker.replication import Replication
-from ottla.broker.transaction_admission import Admission
 from ottla.broker.transaction_coordinator import TransactionCoordinator
+from ottla.broker.transaction_verification import TransactionVerification
 from ottla.core.controller import elections
-from ottla.core.coordinator import Producer
+from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.replication import lease
 from ottla.core.replication.leadership import Leadership
 from ottla.core.txn import machine
@@ -116,7 +116,7 @@ def join_too_early(patch: pytest.MonkeyPatch) -> None:
             return None
         return {**self._committed, follower: known.incarnation}
 
-    patch.setattr(Leadership, "expanded", expanded)
+    patch.setattr(Leadership, "expanded_isr", expanded)
 
 
 def let_anybody_lead(patch: pytest.MonkeyPatch) -> None:
@@ -125,10 +125,10 @@ def let_anybody_lead(patch: pytest.MonkeyPatch) -> None:
     def elect(
         state: PartitionState, brokers: elections.Brokers, unclean: Callable[[], bool]
     ) -> PartitionState | None:
-        if elections._leads_on(state, brokers):
+        if elections._keeps_leader(state, brokers):
             return elections._without_dead(state, brokers)
         alive = [each for each in reversed(state.replicas) if each in brokers.alive]
-        return elections._led(state, alive[0], alive, brokers) if alive else None
+        return elections._with_leader(state, alive[0], alive, brokers) if alive else None
 
     patch.setattr(elections, "elect", elect)
 
@@ -186,7 +186,7 @@ def check_the_id_before_the_markers_are_written(patch: pytest.MonkeyPatch) -> No
     """Let AddPartitionsToTxn check the producer ID before it looks for a pending transition."""
     check_producer = machine._check_producer
 
-    def check_id(known: Transaction | None, producer: Producer) -> Transaction:
+    def check_id(known: Transaction | None, producer: ProducerIdAndEpoch) -> Transaction:
         if known is not None and known.producer_id != producer.id:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return check_producer(known, producer)
@@ -197,7 +197,7 @@ def check_the_id_before_the_markers_are_written(patch: pytest.MonkeyPatch) -> No
 def never_wait_for_markers(patch: pytest.MonkeyPatch) -> None:
     """Reject a partition at once while the producer's previous transaction is being completed."""
     patch.setattr(TransactionCoordinator, "_is_completing", lambda *_: False)
-    patch.setattr(Admission, "settle", Admission._ask)
+    patch.setattr(TransactionVerification, "verify", TransactionVerification._ask_coordinator)
 
 
 # Two rules have no mutation here: fetches count only under the current incarnation, and only in the

@@ -23,7 +23,7 @@ from ottla.broker.coordinator_runtime import FAILURE_BURST, FAILURE_INTERVAL_S
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.transaction_coordinator import TransactionCoordinator
-from ottla.core.coordinator import Producer as CoordinatedProducer
+from ottla.core.coordinator import ProducerIdAndEpoch as CoordinatedProducer
 from ottla.core.txn.events import AddPartitionsRequested
 from ottla.core.txn.machine import LAST_EPOCH
 from ottla.core.txn.records import TransactionState

@@ -34,7 +34,7 @@ def test_a_ratio_above_one_is_better_for_us_whatever_is_better(rows: list[Row]) 
 
 
 def test_the_page_has_every_row_and_says_why_one_is_lost(tmp_path: Path, rows: list[Row]) -> None:
-    report.keep("latency", rows, {"cores": "2"}, "2026-01-01", tmp_path)
+    report.save("latency", rows, {"cores": "2"}, "2026-01-01", tmp_path)
     page = (tmp_path / "benchmarks.md").read_text()
     assert "| requests | requests/s | 20.0 | Apache Kafka | 5.00 | **4.0** |" in page
     assert "| end to end, p99 | ms | 20.0 | Apache Kafka | 5.00 | 0.25 |" in page
@@ -45,10 +45,10 @@ def test_the_page_has_every_row_and_says_why_one_is_lost(tmp_path: Path, rows: l
 
 
 def test_a_part_that_is_measured_again_leaves_the_others(tmp_path: Path, rows: list[Row]) -> None:
-    report.keep("latency", rows, {}, "2026-01-01", tmp_path)
+    report.save("latency", rows, {}, "2026-01-01", tmp_path)
     restarted = Row("restart", "restart", "s", ours=[1.0], theirs=[2.0], higher_is_better=False)
-    report.keep("restart", [restarted], {}, "2026-01-02", tmp_path)
-    report.keep("restart", [restarted], {}, "2026-01-03", tmp_path)
+    report.save("restart", [restarted], {}, "2026-01-02", tmp_path)
+    report.save("restart", [restarted], {}, "2026-01-03", tmp_path)
     page = (tmp_path / "benchmarks.md").read_text()
     assert page.count("## After a crash") == 1
     assert "2026-01-01" in page

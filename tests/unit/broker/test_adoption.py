@@ -8,8 +8,8 @@ from ottla.base.config.broker import BrokerConfig
 from ottla.base.metadata import Create
 from ottla.base.types import ZERO_UUID, TopicPartition
 from ottla.broker.adoption import (
-    KEEP_FOR_EVER,
-    UNREACHED_PRODUCER_ID,
+    FIRST_SAFE_PRODUCER_ID,
+    RETAIN_FOREVER,
     Adoption,
     decide_adoption,
     with_node_id,
@@ -109,7 +109,7 @@ def test_retention_that_cannot_be_read_deletes_nothing() -> None:
     metadata = kraft(a=(A_ID, {0: 0}))
     metadata.image.topic_configs["a"] = {"retention.ms": "soon", "segment.ms": "5000"}
     adoption = decide([found_log("a", 0, A_ID)], metadata)
-    assert adoption.topics[0].configs == {**KEEP_FOR_EVER, "segment.ms": "5000"}
+    assert adoption.topics[0].configs == {**RETAIN_FOREVER, "segment.ms": "5000"}
 
 
 def test_uncertain_metadata_deletes_nothing_that_is_not_known() -> None:
@@ -117,7 +117,7 @@ def test_uncertain_metadata_deletes_nothing_that_is_not_known() -> None:
     metadata.image.topic_configs["b"] = {"retention.ms": "5", "retention.bytes": "6"}
     adoption = decide([found_log("a", 0, A_ID), found_log("b", 0, B_ID)], metadata)
     assert [dict(topic.configs) for topic in adoption.topics] == [
-        KEEP_FOR_EVER,
+        RETAIN_FOREVER,
         {"retention.ms": "5", "retention.bytes": "6"},
     ]
     assert any("cannot be read" in note for note in adoption.notes)
@@ -131,8 +131,8 @@ def test_without_metadata_nothing_is_deleted_and_no_producer_id_met_again() -> N
         ("old", ZERO_UUID),
     ]
     assert adoption.topics[0].leader_epochs == (8, 0, 0)
-    assert all(topic.configs == KEEP_FOR_EVER for topic in adoption.topics)
-    assert created(adoption) == {tree.PRODUCER_IDS: {"next": UNREACHED_PRODUCER_ID}}
+    assert all(topic.configs == RETAIN_FOREVER for topic in adoption.topics)
+    assert created(adoption) == {tree.PRODUCER_IDS: {"next": FIRST_SAFE_PRODUCER_ID}}
     assert any("retention.ms" in note for note in adoption.notes)
 
 

@@ -31,7 +31,7 @@ from ottla.storage.checkpoint import CLEANER_OFFSETS, read_offsets
 from ottla.storage.compaction_job import CompactionJob, CompactionResult
 from ottla.storage.file import OsFileSystem
 from ottla.storage.log import Log
-from ottla.storage.recovery import OpenLog, open_log
+from ottla.storage.recovery import KnownLogState, open_log
 from ottla.storage.segment import Segment
 
 NOW_MS = 1_700_000_000_000
@@ -89,7 +89,7 @@ class Broker:
         key = TopicPartition(topic, 0)
         path = self.directory / str(key)
         path.mkdir(exist_ok=True)
-        known = OpenLog(
+        known = KnownLogState(
             directory=str(path),
             partition=key,
             topic_id=topic_id,
@@ -131,7 +131,7 @@ async def clean_until_idle(broker: Broker, compactor: Compactor | None = None) -
     """Clean until no log is dirty, as `run` does but without its sleeps."""
     cleaner = Cleaner(broker, compactor or LocalCompactor(broker.fs))
     await cleaner._checkpoints.load(broker.config.log_dirs)
-    while (dirty := await cleaner.find_filthiest()) is not None:
+    while (dirty := await cleaner.find_dirtiest()) is not None:
         await cleaner.clean(dirty)
     return cleaner
 
@@ -196,7 +196,7 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone_and_the_others_go_on(
     assert not cleaner.is_uncleanable(TopicPartition("good", 0))
     assert "Could not compact bad-0; marking it as uncleanable: it is damaged" in caplog.text
     broker.clock.now_ms += 1_000 * RETRY_MS
-    assert run(cleaner.find_filthiest()) is None
+    assert run(cleaner.find_dirtiest()) is None
 
 
 def test_a_damaged_log_is_found_out_by_the_worker(
@@ -220,10 +220,10 @@ def test_a_full_disk_is_tried_again_after_a_while(tmp_path: Path) -> None:
     broker.fill(log)
     failing = FailingCompactor(CompactionFailed("No space", is_transient=True), "orders")
     cleaner = run(clean_until_idle(broker, failing))
-    assert run(cleaner.find_filthiest()) is None
+    assert run(cleaner.find_dirtiest()) is None
     assert not cleaner.is_uncleanable(log.partition)
     broker.clock.now_ms += RETRY_MS
-    dirty = run(cleaner.find_filthiest())
+    dirty = run(cleaner.find_dirtiest())
     assert dirty is not None
     assert dirty.log is log
 
@@ -244,7 +244,7 @@ def test_a_log_that_lost_its_head_meanwhile_is_not_swapped(tmp_path: Path) -> No
 
     async def scenario() -> Cleaner:
         cleaner = Cleaner(broker, CutMeanwhile())
-        dirty = await cleaner.find_filthiest()
+        dirty = await cleaner.find_dirtiest()
         assert dirty is not None
         await cleaner.clean(dirty)
         return cleaner
@@ -283,7 +283,7 @@ async def started_worker(monkeypatch: pytest.MonkeyPatch) -> asyncio.Future[Any]
 def test_the_worker_is_ended_when_its_log_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compactor_module, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(compactor_module, "POLL_INTERVAL_S", 0.01)
     broker = Broker(tmp_path)
     log = broker.add_log("orders")
     slow_job(broker, log)
@@ -291,7 +291,7 @@ def test_the_worker_is_ended_when_its_log_is_deleted(
     async def scenario() -> None:
         worker = await started_worker(monkeypatch)
         cleaner = Cleaner(broker)
-        dirty = await cleaner.find_filthiest()
+        dirty = await cleaner.find_dirtiest()
         assert dirty is not None
         cleaning = asyncio.ensure_future(cleaner.clean(dirty))
         process = await worker
@@ -331,7 +331,7 @@ def test_the_worker_ends_with_its_broker(tmp_path: Path, monkeypatch: pytest.Mon
     async def scenario() -> int:
         worker = await started_worker(monkeypatch)
         cleaner = Cleaner(broker)
-        dirty = await cleaner.find_filthiest()
+        dirty = await cleaner.find_dirtiest()
         assert dirty is not None
         cleaning = asyncio.ensure_future(cleaner.clean(dirty))
         process = await worker
@@ -391,7 +391,7 @@ def test_a_topic_created_anew_does_not_inherit_how_far_the_old_one_was_clean(
         os.rename(old.directory, f"{old.directory}.deleted-dir")
         new = broker.add_log("orders", topic_id=b"2" * 16)
         broker.fill(new)
-        dirty = await cleaner.find_filthiest()
+        dirty = await cleaner.find_dirtiest()
         assert dirty is not None
         assert dirty.first_dirty_offset == 0
 
@@ -440,7 +440,7 @@ def test_a_worker_that_dies_says_why(
 
     async def scenario() -> None:
         cleaner = Cleaner(broker)
-        dirty = await cleaner.find_filthiest()
+        dirty = await cleaner.find_dirtiest()
         assert dirty is not None
         await cleaner.clean(dirty)
         assert cleaner.is_uncleanable(log.partition)
@@ -460,12 +460,12 @@ def test_a_worker_that_is_killed_is_tried_again(
     async def scenario() -> None:
         worker = await started_worker(monkeypatch)
         cleaner = Cleaner(broker)
-        dirty = await cleaner.find_filthiest()
+        dirty = await cleaner.find_dirtiest()
         assert dirty is not None
         cleaning = asyncio.ensure_future(cleaner.clean(dirty))
         (await worker).kill()
         await cleaning
         assert not cleaner.is_uncleanable(log.partition)
-        assert await cleaner.find_filthiest() is None
+        assert await cleaner.find_dirtiest() is None
 
     run(scenario())

@@ -10,7 +10,7 @@ from ottla.broker.connection_rate import RECHECK_S, UNLIMITED, ConnectionRate
 def taken(rate: ConnectionRate, per_second: int, now: float) -> int:
     """Return the number of connections that the limit accepts at this moment."""
     count = 0
-    while rate.take(per_second, now):
+    while rate.try_acquire(per_second, now):
         count += 1
     return count
 
@@ -26,7 +26,7 @@ def test_a_second_of_connections_passes_at_once_and_then_the_rate_is_kept() -> N
 
 def test_without_a_limit_nothing_waits() -> None:
     rate = ConnectionRate()
-    assert all(rate.take(UNLIMITED, 0.0) for _ in range(1_000))
+    assert all(rate.try_acquire(UNLIMITED, 0.0) for _ in range(1_000))
 
 
 def test_a_rate_of_zero_lets_nobody_in_until_it_is_changed() -> None:

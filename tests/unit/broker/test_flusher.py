@@ -18,7 +18,7 @@ from ottla.broker.clock import SystemClock
 from ottla.broker.flusher import Flusher
 from ottla.broker.partition import Partition
 from ottla.storage.flush import FlushJob, SyncFailed
-from ottla.storage.recovery import OpenLog, open_log
+from ottla.storage.recovery import KnownLogState, open_log
 from ottla.testing.simulation.disk import SimulatedDisk
 from ottla.wire.records.batch import read_header
 from ottla.wire.records.builder import build_batch
@@ -32,7 +32,7 @@ def new_partition() -> Partition:
     disk = SimulatedDisk()
     disk.make_directories("/logs/t-0")
     config = topic_config(BrokerConfig.from_properties({}), {})
-    known = OpenLog("/logs/t-0", TopicPartition("t", 0), bytes(16), config, True, 0, 0, 0)
+    known = KnownLogState("/logs/t-0", TopicPartition("t", 0), bytes(16), config, True, 0, 0, 0)
     return Partition(open_log(disk, known, print), 0, waits_for_sync=True)
 
 

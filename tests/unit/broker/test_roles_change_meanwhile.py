@@ -13,7 +13,7 @@ import pytest
 from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext
 from ottla.broker.forwarding import forwarding
-from ottla.broker.replica_fetcher import ReplicaFetcher, _Followed
+from ottla.broker.replica_fetcher import ReplicaFetcher, _FollowedPartition
 from ottla.broker.replication import Replication
 from ottla.broker.replication_throttle import ReplicationThrottle
 from ottla.broker.truncation import Truncations
@@ -37,7 +37,7 @@ class FakeLog:
     def end_truncation(self) -> None:
         self.is_truncating = False
 
-    def kept_below(self, offset: int) -> int:
+    def end_after_truncation(self, offset: int) -> int:
         return offset
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
@@ -85,7 +85,7 @@ class Followers:
             return work()
 
         logs = SimpleNamespace(
-            write_checkpoints=write_checkpoints, disk_watch=SimpleNamespace(refusing=set())
+            write_checkpoints=write_checkpoints, disk_watch=SimpleNamespace(rejecting=set())
         )
         clock = SimpleNamespace(time_ms=lambda: 0, monotonic=lambda: 0.0)
         config = SimpleNamespace(
@@ -98,7 +98,7 @@ class Followers:
         self.fetcher = ReplicaFetcher(
             broker, 2, lambda: 0, truncations, ReplicationThrottle(broker)
         )
-        self.followed = _Followed(self.partition, bytes(16))
+        self.followed = _FollowedPartition(self.partition, bytes(16))
         self.fetcher._followed[self.partition.key] = self.followed
 
     async def diverge(self) -> None:
@@ -106,10 +106,10 @@ class Followers:
         self.log.epochs = SimpleNamespace(  # type: ignore[attr-defined]
             end_offset_for=lambda epoch, end: (epoch, 4)
         )
-        told = SimpleNamespace(
+        data = SimpleNamespace(
             error_code=0, diverging_epoch=SimpleNamespace(epoch=EPOCH - 1, end_offset=4)
         )
-        await self.fetcher._take(self.followed, told, EPOCH)
+        await self.fetcher._process(self.followed, data, EPOCH)
 
 
 @pytest.mark.parametrize("becomes_leader", [False, True])
@@ -132,7 +132,7 @@ def test_a_role_that_comes_while_the_log_is_cut_is_taken_afterwards() -> None:
         replication: Any = Replication(followers.fetcher._broker)
         followers.log.is_truncating = True
         # The role is ignored during truncation; otherwise, None would raise.
-        replication.take_role(followers.partition, None, None)
+        replication.apply_role(followers.partition, None, None)
 
     asyncio.run(scenario())
 
@@ -191,7 +191,7 @@ IN_PART = {"topics": [{"name": "t", "error_code": 41}, {"name": "u", "error_code
 
 @pytest.mark.parametrize("is_controller", [True, False])
 @pytest.mark.parametrize(
-    ("answers", "timeout_ms", "told"),
+    ("responses", "timeout_ms", "expected"),
     [
         ([NOT_CONTROLLER, {"error_code": 41}, CREATED], 30_000, CREATED),
         ([IN_PART], 30_000, IN_PART),
@@ -199,9 +199,9 @@ IN_PART = {"topics": [{"name": "t", "error_code": 41}, {"name": "u", "error_code
     ],
 )
 def test_the_controller_is_looked_for_until_the_time_of_the_request_is_over(
-    is_controller: bool, answers: list[dict[str, Any]], timeout_ms: int, told: dict[str, Any]
+    is_controller: bool, responses: list[dict[str, Any]], timeout_ms: int, expected: dict[str, Any]
 ) -> None:
-    left = list(answers)
+    left = list(responses)
 
     async def answer(*_: object) -> dict[str, Any]:
         return left.pop(0)
@@ -220,5 +220,5 @@ def test_the_controller_is_looked_for_until_the_time_of_the_request_is_over(
     async def ask() -> Any:
         return await forwarding(handle)(broker, context, request)  # type: ignore[arg-type, misc]
 
-    assert asyncio.run(ask()) == told
+    assert asyncio.run(ask()) == expected
     assert not left

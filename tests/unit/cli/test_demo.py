@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.demo.ledger import Counted, Read, Written, checks, has_arrived, numbered_lines
 from ottla.cli.demo.pipeline import ResultFile
+from ottla.cli.demo.verification import (
+    ReadRecords,
+    WordCounts,
+    WrittenLines,
+    checks,
+    has_arrived,
+    numbered_lines,
+)
 
 
 def change(word: str, seen: int, window: str | None = None) -> str:
@@ -18,8 +25,8 @@ def change(word: str, seen: int, window: str | None = None) -> str:
 
 
 @pytest.fixture
-def written() -> Written:
-    made = Written()
+def written() -> WrittenLines:
+    made = WrittenLines()
     for line in ("tea or coffee", "Tea  please"):
         made.add(line)
     return made
@@ -28,8 +35,8 @@ def written() -> Written:
 WHOLE = {"tea": 2, "or": 1, "coffee": 1, "please": 1}
 
 
-def counted(words: dict[str, int]) -> Counted:
-    return Counted.of(change(word, seen) for word, seen in words.items())
+def counted(words: dict[str, int]) -> WordCounts:
+    return WordCounts.of(change(word, seen) for word, seen in words.items())
 
 
 def test_no_two_lines_are_the_same() -> None:
@@ -37,8 +44,8 @@ def test_no_two_lines_are_the_same() -> None:
     assert len(set(lines)) == 1_000
 
 
-def test_a_pipeline_that_gave_back_everything_is_right(written: Written) -> None:
-    read = Read(["tea or coffee", "Tea  please"], counted(WHOLE), counted(WHOLE))
+def test_a_pipeline_that_gave_back_everything_is_right(written: WrittenLines) -> None:
+    read = ReadRecords(["tea or coffee", "Tea  please"], counted(WHOLE), counted(WHOLE))
     assert has_arrived(written, read, counted(WHOLE), counted(WHOLE))
     assert all(each.is_right for each in checks(written, read, counted(WHOLE), counted(WHOLE)))
 
@@ -47,19 +54,23 @@ def test_a_pipeline_that_gave_back_everything_is_right(written: Written) -> None
     ("read", "wrong"),
     [
         (
-            Read(["tea or coffee"], counted(WHOLE), counted(WHOLE)),
+            ReadRecords(["tea or coffee"], counted(WHOLE), counted(WHOLE)),
             "lines of lines.txt in topic lines",
         ),
         (
-            Read(["tea or coffee", "Tea  please", "Tea  please"], counted(WHOLE), counted(WHOLE)),
+            ReadRecords(
+                ["tea or coffee", "Tea  please", "Tea  please"], counted(WHOLE), counted(WHOLE)
+            ),
             "other records in topic lines",
         ),
         (
-            Read(["tea or coffee", "Tea  please"], counted({**WHOLE, "tea": 3}), counted(WHOLE)),
+            ReadRecords(
+                ["tea or coffee", "Tea  please"], counted({**WHOLE, "tea": 3}), counted(WHOLE)
+            ),
             "words counted in topic word-counts",
         ),
         (
-            Read(
+            ReadRecords(
                 ["tea or coffee", "Tea  please"],
                 counted(WHOLE),
                 counted({**WHOLE, "tea": 1, "or": 2}),
@@ -68,7 +79,9 @@ def test_a_pipeline_that_gave_back_everything_is_right(written: Written) -> None
         ),
     ],
 )
-def test_what_is_lost_or_there_twice_is_told(written: Written, read: Read, wrong: str) -> None:
+def test_what_is_lost_or_there_twice_is_told(
+    written: WrittenLines, read: ReadRecords, wrong: str
+) -> None:
     found = checks(written, read, counted(WHOLE), counted(WHOLE))
     (told,) = [each.what for each in found if not each.is_right]
     assert told.startswith(wrong)
@@ -76,13 +89,13 @@ def test_what_is_lost_or_there_twice_is_told(written: Written, read: Read, wrong
 
 def test_a_change_that_is_told_again_is_counted_as_such() -> None:
     told = [change("tea", 1), change("tea", 2), change("tea", 2), change("coffee", 1)]
-    found = Counted.of(told)
+    found = WordCounts.of(told)
     assert (found.changes, found.repeated, found.words()) == (4, 1, {"tea": 2, "coffee": 1})
 
 
 def test_words_of_all_windows_add_up() -> None:
     told = [change("tea", 1, "12:00"), change("tea", 2, "12:00"), change("tea", 5, "12:10")]
-    found = Counted.of(told)
+    found = WordCounts.of(told)
     assert (found.windows, found.repeated, found.words()) == (2, 0, {"tea": 7})
 
 

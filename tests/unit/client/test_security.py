@@ -46,13 +46,13 @@ def test_each_dialogue_has_a_nonce_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("challenge", "message"),
     [
-        (b"", "cannot be read"),
-        (b"\xff\xfe", "cannot be read"),
-        (b"r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0S,i=many", "cannot be read"),
-        (b"r=rOprNGfwEbeRWgbNEkqOx,s=!!!,i=4096", "cannot be read"),
-        (b"r=rOprNGfwEbeRWgbNEkqOx,i=4096", "cannot be read"),
-        (b"r=another nonce,s=W22ZaJ0S,i=4096", "not an answer to ours"),
-        (b"r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0S,i=4096", "not an answer to ours"),
+        (b"", "is malformed"),
+        (b"\xff\xfe", "is malformed"),
+        (b"r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0S,i=many", "is malformed"),
+        (b"r=rOprNGfwEbeRWgbNEkqOx,s=!!!,i=4096", "is malformed"),
+        (b"r=rOprNGfwEbeRWgbNEkqOx,i=4096", "is malformed"),
+        (b"r=another nonce,s=W22ZaJ0S,i=4096", "does not extend the client's"),
+        (b"r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0S,i=4096", "does not extend the client's"),
         (b"r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0S,i=1", "1 SCRAM iterations"),
         (b"r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0S,i=2000000000", "SCRAM iterations"),
     ],
@@ -66,9 +66,9 @@ def test_a_challenge_that_is_none_is_refused(challenge: bytes, message: str) -> 
     ("final", "message"),
     [
         (b"v=" + base64.b64encode(bytes(32)), "could not prove"),
-        (b"", "cannot be read"),
-        (b"v=!!!", "cannot be read"),
-        (b"e=invalid-proof", "refuses us: invalid-proof"),
+        (b"", "is malformed"),
+        (b"v=!!!", "is malformed"),
+        (b"e=invalid-proof", "rejected the credentials: invalid-proof"),
     ],
 )
 def test_a_broker_that_proves_nothing_is_not_believed(final: bytes, message: str) -> None:

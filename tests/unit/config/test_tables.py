@@ -10,8 +10,8 @@ import pytest
 from ottla.base.config.broker_attributes import BrokerAttributes
 from ottla.base.config.broker_table import BROKER
 from ottla.base.config.definition import ConfigKey, ConfigType, UpdateMode, format_value
-from ottla.base.config.not_honoured import no_effect, not_needed
 from ottla.base.config.topic_table import TOPIC
+from ottla.base.config.unused_properties import no_effect, not_needed
 
 FACTS = (Path(__file__).parent / "kafka_4_3_properties.tsv").read_text().splitlines()
 

@@ -21,12 +21,12 @@ from ottla.connect import data
 from ottla.connect.column_pipeline import to_columns, to_table, transformed
 from ottla.connect.column_tables import typed_table, untyped_table
 from ottla.connect.columns import Column, Columns, NotInColumns, column_of
-from ottla.connect.connectors.file import LinesToFile
+from ottla.connect.connectors.file_stream import FileStreamSinkTask
 from ottla.connect.connectors.parquet_sink import ParquetSink
 from ottla.connect.converters import ByteArrayConverter, Converter, StringConverter
 from ottla.connect.data import DataError, Record, Schema, Type, struct_schema
 from ottla.connect.json_converter import JsonConverter
-from ottla.connect.pipeline import Chain, Conversion, Row, Step
+from ottla.connect.pipeline import Chain, Conversion, Row, TransformStep
 from ottla.connect.plugins import predicate_class, transform_class
 from ottla.connect.sink_batch import ColumnsPart
 from ottla.connect.tables import inferred, table_of
@@ -90,7 +90,7 @@ def made(name: str, texts: dict[str, str]) -> Transform:
 
 
 def chain_of(*steps: tuple[str, dict[str, str]]) -> Chain:
-    return Chain(tuple(Step(made(*each)) for each in steps))
+    return Chain(tuple(TransformStep(made(*each)) for each in steps))
 
 
 def records_of(values: Sequence[Any], schema: Schema | None) -> list[Record]:
@@ -169,7 +169,7 @@ def test_predicates_hold_for_all_of_a_topic_or_none(negate: bool) -> None:
     schema = struct_schema(("a", data.INT64))
     found = predicate_class("TopicNameMatches")
     predicate = found(found.definition.settings({"pattern": "top.*"}))
-    chain = Chain((Step(made("Filter", {}), predicate, negate),))
+    chain = Chain((TransformStep(made("Filter", {}), predicate, negate),))
     done = transformed(chain, columns_of([{"a": 1}], schema))
     assert (done is None) != negate
 
@@ -364,7 +364,7 @@ def test_a_file_has_the_same_lines(
     folder = tmp_path_factory.mktemp("lines")
     files = []
     for name in ("one-by-one", "columns"):
-        task = LinesToFile(str(folder / name))
+        task = FileStreamSinkTask(str(folder / name))
         task.start(folder)
         task.begin(1)
         if name == "columns":

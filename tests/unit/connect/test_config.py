@@ -11,7 +11,7 @@ import pytest
 from ottla.base.config.properties import load_properties
 from ottla.base.errors import UserError
 from ottla.connect.config import ConnectorConfig, InvalidConnector, validate
-from ottla.connect.connectors.file import FileStreamSink, FileStreamSource
+from ottla.connect.connectors.file_stream import FileStreamSink, FileStreamSource
 from ottla.connect.converters import StringConverter
 from ottla.connect.data import Record
 from ottla.connect.json_converter import JsonConverter
@@ -42,8 +42,8 @@ SINK = {"name": "k", "connector.class": "FileStreamSink", "file": "f", "topics":
         "FileStreamSource",
         "FileStreamSourceConnector",
         "org.apache.kafka.connect.file.FileStreamSourceConnector",
-        "ottla.connect.connectors.file.FileStreamSource",
-        "ottla.connect.connectors.file:FileStreamSource",
+        "ottla.connect.connectors.file_stream.FileStreamSource",
+        "ottla.connect.connectors.file_stream:FileStreamSource",
     ],
 )
 def test_a_connector_has_many_names(name: str) -> None:

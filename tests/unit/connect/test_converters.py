@@ -205,7 +205,7 @@ def test_so_many_schemas_are_remembered_as_asked_for() -> None:
             schema = struct_schema((f"f{index}", data.INT32))
             written = made.from_connect("t", schema, {f"f{index}": 1})
             assert made.to_connect("t", written)[1] == {f"f{index}": 1}
-        assert (len(made._told), len(made._read)) == (size, size)
+        assert (len(made._schema_texts), len(made._read)) == (size, size)
 
 
 def test_the_quick_way_to_json_is_the_slow_one_where_it_is_taken() -> None:

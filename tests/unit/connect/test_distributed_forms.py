@@ -34,7 +34,7 @@ from ottla.connect.distributed.status_state import (
     topic_key,
     topic_value,
 )
-from ottla.connect.ledger import SinkPosition, offset_key, read_key
+from ottla.connect.offset_storage import SinkPosition, offset_key, read_key
 from ottla.connect.states import State, Status, TaskId
 
 

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from ottla.base.errors import UserError
-from ottla.connect.connectors.file import LinesToFile
-from ottla.connect.connectors.file_sink import FileSink, RowsToFiles
+from ottla.connect.connectors.file_sink import FileSink, FileSinkTask
+from ottla.connect.connectors.file_stream import FileStreamSinkTask
 from ottla.connect.data import STRING, Record
 
 
-def started(file: Path, folder: Path, epoch: int, *, is_takeover: bool = False) -> LinesToFile:
-    task = LinesToFile(str(file))
+def started(
+    file: Path, folder: Path, epoch: int, *, is_takeover: bool = False
+) -> FileStreamSinkTask:
+    task = FileStreamSinkTask(str(file))
     task.epoch, task.is_takeover = epoch, is_takeover
     task.start(folder)
     return task
@@ -23,7 +25,7 @@ def lines(*values: str) -> list[Record]:
     return [Record("t", value, STRING) for value in values]
 
 
-def write(task: LinesToFile, batch: int, *values: str) -> None:
+def write(task: FileStreamSinkTask, batch: int, *values: str) -> None:
     task.begin(batch)
     task.put(lines(*values))
     task.end()
@@ -64,8 +66,8 @@ def test_the_first_batch_may_be_taken_over_before_there_is_a_file(tmp_path: Path
 def test_files_of_a_folder_are_taken_over_alike(tmp_path: Path) -> None:
     settings = FileSink.definition.settings({"directory": str(tmp_path / "out"), "format": "lines"})
 
-    def sink(epoch: int, *, is_takeover: bool = False) -> RowsToFiles:
-        task = RowsToFiles(settings)
+    def sink(epoch: int, *, is_takeover: bool = False) -> FileSinkTask:
+        task = FileSinkTask(settings)
         task.epoch, task.is_takeover = epoch, is_takeover
         task.start(tmp_path)
         return task

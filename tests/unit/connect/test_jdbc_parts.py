@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import UserError
 from ottla.connect.connectors.jdbc.part_reader import PartReader
-from ottla.connect.connectors.jdbc.parts import Part, split
+from ottla.connect.connectors.jdbc.parts import TablePart, split
 from ottla.connect.connectors.jdbc.source import JdbcSource
 from ottla.connect.connectors.jdbc.spool import Spool, part_name, write_rows
 from ottla.connect.data import INT64, FailedRecord, struct_schema
@@ -35,7 +35,7 @@ def test_every_row_is_in_one_part_and_in_no_other(values: list[Any], count: int)
     connection.executemany("INSERT INTO t VALUES (?, ?)", enumerate(values))
     found: list[int] = []
     for each in parts:
-        question = each.question("x")
+        question = each.query("x")
         asked = question.statement("row", "t", "", None)
         found += [row for (row,) in connection.execute(asked, question.parameters)]
     assert sorted(found) == list(range(len(values)))
@@ -44,17 +44,17 @@ def test_every_row_is_in_one_part_and_in_no_other(values: list[Any], count: int)
 
 def test_numbers_and_times_are_cut_into_equal_ranges() -> None:
     assert split(1, 100, 4) == [
-        Part(0, None, 26), Part(1, 26, 51), Part(2, 51, 76), Part(3, 76, None),
+        TablePart(0, None, 26), TablePart(1, 26, 51), TablePart(2, 51, 76), TablePart(3, 76, None),
     ]  # fmt: skip
-    assert split(5, 5, 4) == [Part(0)]
-    assert split(5, 6, 4) == [Part(0, None, 6), Part(1, 6, None)]
+    assert split(5, 5, 4) == [TablePart(0)]
+    assert split(5, 6, 4) == [TablePart(0, None, 6), TablePart(1, 6, None)]
     days = [datetime.datetime(2024, 1, day, tzinfo=datetime.UTC) for day in (1, 3, 5)]
     assert [each.lower for each in split(days[0], days[2], 2)] == [None, days[1]]
     dates = [datetime.date(2024, 1, day) for day in (1, 3, 5)]
     assert [each.lower for each in split(dates[0], dates[2], 2)] == [None, dates[1]]
     least, greatest = decimal.Decimal("0.5"), decimal.Decimal("1.5")
     assert split(least, greatest, 2)[1].lower == decimal.Decimal(1)
-    assert split(1.0, float("inf"), 4) == [Part(0)]
+    assert split(1.0, float("inf"), 4) == [TablePart(0)]
     with pytest.raises(TypeError, match="'a' is no number and no time"):
         split("a", "b", 2)
 

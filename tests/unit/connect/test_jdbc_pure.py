@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from ottla.connect.connectors.jdbc.database import may_pass
+from ottla.connect.connectors.jdbc.database import is_transient
 from ottla.connect.connectors.jdbc.folding import fold
 from ottla.connect.connectors.jdbc.modes import Mode, read_moment, write_moment
-from ottla.connect.connectors.jdbc.rows import Deed, RowRules
+from ottla.connect.connectors.jdbc.rows import Operation, RowRules
 from ottla.connect.connectors.jdbc.statements import Language
 from ottla.connect.connectors.jdbc.url import parse_url
 from ottla.connect.connectors.jdbc.values import bound, column_type
@@ -170,13 +170,13 @@ def test_envelopes_say_what_is_done() -> None:
 
     written = rules().action(envelope("u", None, {"id": 1, "name": "a"}))
     assert written is not None
-    assert written.deed is Deed.WRITE
+    assert written.operation is Operation.WRITE
     deleted = rules().action(envelope("d", {"id": 1}, None))
     assert deleted is not None
-    assert deleted.deed is Deed.DELETE
+    assert deleted.operation is Operation.DELETE
     emptied = rules(truncates=True).action(envelope("t", None, None))
     assert emptied is not None
-    assert emptied.deed is Deed.DELETE_ALL
+    assert emptied.operation is Operation.DELETE_ALL
     assert rules().action(envelope("t", None, None)) is None
     with pytest.raises(DataError, match="operation"):
         rules().action(envelope("x", None, None))
@@ -188,9 +188,9 @@ def test_of_many_changes_of_a_row_the_last_counts() -> None:
         record(3, "c"), record(3, is_delete=True), record(3, "d"),
     )]  # fmt: skip
     groups = list(fold([each for each in actions if each], merges=True))
-    assert [(each.deed, [a.identity for a in each.actions]) for each in groups] == [
-        (Deed.DELETE, [(2,)]),
-        (Deed.WRITE, [(1,), (3,)]),
+    assert [(each.operation, [a.identity for a in each.actions]) for each in groups] == [
+        (Operation.DELETE, [(2,)]),
+        (Operation.WRITE, [(1,), (3,)]),
     ]
     assert [each.values["name"] for each in groups[1].actions] == ["b", "d"]
 
@@ -223,19 +223,19 @@ def quote(name: str) -> str:
 def test_each_mode_asks_for_what_comes_next() -> None:
     moment = datetime.datetime(2024, 1, 2, 3, 4, 5, 678901)
     incrementing = Mode("incrementing", "id")
-    assert incrementing.ask({}, None, quote).statement("*", "t", "", 10) == (
+    assert incrementing.query({}, None, quote).statement("*", "t", "", 10) == (
         "SELECT * FROM t ORDER BY <id> LIMIT 10"
     )
-    asked = incrementing.ask({"incrementing": 7}, None, quote)
+    asked = incrementing.query({"incrementing": 7}, None, quote)
     assert (asked.where, asked.parameters) == ("<id> > :last", {"last": 7})
     both = Mode("timestamp+incrementing", "id", ("at", "made"))
-    asked = both.ask({**write_moment(moment), "incrementing": 7}, "now", quote)
+    asked = both.query({**write_moment(moment), "incrementing": 7}, "now", quote)
     assert asked.where == (
         "COALESCE(<at>, <made>) < :now AND (COALESCE(<at>, <made>) > :since OR "
         "(COALESCE(<at>, <made>) = :since AND <id> > :last))"
     )
     assert asked.parameters["since"] == moment
-    bulk = Mode("bulk", key=("a", "b")).ask({"after": [1, "x"]}, None, quote)
+    bulk = Mode("bulk", key=("a", "b")).query({"after": [1, "x"]}, None, quote)
     assert bulk.where == "(<a> > :k0) OR (<a> = :k0 AND <b> > :k1)"
 
 
@@ -289,4 +289,4 @@ class OperationalError(FakeError):
 def test_what_may_pass_is_told_apart_from_what_is_wrong_with_a_row(
     dialect: str, error: FakeError, passes: bool
 ) -> None:
-    assert may_pass(dialect, DBAPIError("statement", {}, error)) is passes
+    assert is_transient(dialect, DBAPIError("statement", {}, error)) is passes

@@ -105,7 +105,7 @@ def test_an_id_that_cannot_be_is_not_written(registry: LyingRegistry, told: Any)
 def test_an_answer_has_a_size_that_it_must_not_exceed(
     registry: LyingRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry_http, "MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr(registry_http, "MAX_RESPONSE_BYTES", 1000)
     registry.answer = http(200, {"schema": "x" * 2000})
     with pytest.raises(RetriableError, match="more than 1000 bytes"):
         converter(registry).to_connect("t", FRAMED + b"1")

@@ -35,8 +35,8 @@ def settings(**more: str) -> Any:
 def test_copies_are_named_for_where_they_come_from() -> None:
     naming = Naming(settings())
     assert naming.remote("orders") == "us.orders"
-    assert naming.goes_back("eu.orders")
-    assert not naming.goes_back("asia.orders")
+    assert naming.is_from_target("eu.orders")
+    assert not naming.is_from_target("asia.orders")
     assert naming.checkpoints == "us.checkpoints.internal"
     assert naming.offset_syncs("source") == "mm2-offset-syncs.eu.internal"
     assert naming.offset_syncs("target") == "mm2-offset-syncs.us.internal"

@@ -17,7 +17,7 @@ from ottla.cli.connect_plugins import connect_plugins
 from ottla.cli.connect_worker import _log_missing_plugins
 from ottla.connect import plugins
 from ottla.connect.plugins import EXTRAS, PACKAGES, MissingPackage, connector_class
-from ottla.connect.rest import Request, answer
+from ottla.connect.rest import Request, handle
 from ottla.connect.standalone import StandaloneHerder
 from ottla.connect.worker_config import WorkerConfig
 
@@ -54,7 +54,7 @@ class Rest:
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
         given = {name: [value] for name, value in query.items()}
         data = b"" if body is None else json.dumps(body).encode()
-        found = answer(Request(self._herder, given, data), method, path)
+        found = handle(Request(self._herder, given, data), method, path)
         return found.status, found.body
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from ottla.base.errors import UserError
 from ottla.connect.failures import reason_of, restart_delay_ms
-from ottla.connect.offsets import OffsetStore, merged
+from ottla.connect.offsets import FileOffsetStorage, merged
 
 AT_FOUR = [({"filename": "f"}, {"position": 4})]
 
 
-def opened(path: Path) -> OffsetStore:
-    store = OffsetStore(str(path))
+def opened(path: Path) -> FileOffsetStorage:
+    store = FileOffsetStorage(str(path))
     store.open()
     return store
 

@@ -88,7 +88,7 @@ class DoublingTask(SinkTask):
 
 
 def test_the_kit_finds_a_source_that_does_not_resume() -> None:
-    with pytest.raises(AssertionError, match="a restart changes what comes"):
+    with pytest.raises(AssertionError, match="a restart changes the records"):
         check_source(lambda offsets: SourceKit(Forgetful, offsets=offsets), 3)
 
 

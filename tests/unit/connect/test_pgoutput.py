@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.connect.connectors.postgres.changes import Changes, Position
+from ottla.connect.connectors.postgres.changes import ChangeDecoder, Position
 from ottla.connect.connectors.postgres.copy_text import split_line
 from ottla.connect.connectors.postgres.envelope import Envelopes
 from ottla.connect.connectors.postgres.pgoutput import (
@@ -26,7 +26,12 @@ from ottla.connect.connectors.postgres.pgoutput import (
     format_lsn,
     parse_lsn,
 )
-from ottla.connect.connectors.postgres.tables import KeyColumns, Selection, Shape, make_shape
+from ottla.connect.connectors.postgres.tables import (
+    KeyColumns,
+    Selection,
+    TableSchema,
+    make_table_schema,
+)
 from ottla.connect.connectors.postgres.types import TypeModes
 from ottla.connect.data import Record
 from ottla.connect.debezium import UNCHANGED_HEADER
@@ -96,20 +101,20 @@ def truncate(*oids: int) -> bytes:
     return wal(b"T" + struct.pack(">IB", len(oids), 0) + struct.pack(f">{len(oids)}I", *oids))
 
 
-def shape_of(told: Relation) -> Shape:
+def shape_of(told: Relation) -> TableSchema:
     selection = Selection.of({name: [] for name in LISTS})
     key = tuple(each.name for each in told.columns if each.is_identity)
-    return make_shape(told, key, "shop", selection, KeyColumns(), TypeModes(), {}, "???")
+    return make_table_schema(told, key, "shop", selection, KeyColumns(), TypeModes(), {}, "???")
 
 
 START = Position(50)
 
 
-def changes(start: Position = START, **options: Any) -> Changes:
-    return Changes(Envelopes("shop", "db", **options), shape_of, start)
+def changes(start: Position = START, **options: Any) -> ChangeDecoder:
+    return ChangeDecoder(Envelopes("shop", "db", **options), shape_of, start)
 
 
-def feed(stream: Changes, *messages: bytes) -> list[Record]:
+def feed(stream: ChangeDecoder, *messages: bytes) -> list[Record]:
     found = []
     for each in messages:
         found += stream.feed(decode(each), 1)

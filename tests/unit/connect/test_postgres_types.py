@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ottla.connect.connectors.jdbc.values import civil
 from ottla.connect.connectors.postgres import times
 from ottla.connect.connectors.postgres.arrays import parse_array
-from ottla.connect.connectors.postgres.catalog import Slot
-from ottla.connect.connectors.postgres.slot import LagPolicy, Verdict, what_is_lost
+from ottla.connect.connectors.postgres.catalog import ReplicationSlot
+from ottla.connect.connectors.postgres.slot import LagPolicy, Verdict, loss_reason
 from ottla.connect.connectors.postgres.tables import KeyColumns, Patterns, Selection
 from ottla.connect.connectors.postgres.types import TypeInfo, TypeModes, column_type
 from ottla.connect.data import DataError, Type, check
@@ -130,18 +130,18 @@ def test_tables_are_taken_by_patterns_for_the_whole_name() -> None:
 
 
 def test_the_policy_acts_on_what_is_kept_back() -> None:
-    assert LagPolicy(10, 100, "drop").judge(5) is Verdict.FINE
-    assert LagPolicy(10, 100, "drop").judge(50) is Verdict.WARN
-    assert LagPolicy(10, 100, "drop").judge(101) is Verdict.DROP
-    assert LagPolicy(10, 100, "pause").judge(101) is Verdict.PAUSE
-    assert LagPolicy(0, 100, "warn").judge(101) is Verdict.WARN
-    assert LagPolicy(0, 0, "drop").judge(10**12) is Verdict.FINE
+    assert LagPolicy(10, 100, "drop").verdict_for(5) is Verdict.FINE
+    assert LagPolicy(10, 100, "drop").verdict_for(50) is Verdict.WARN
+    assert LagPolicy(10, 100, "drop").verdict_for(101) is Verdict.DROP
+    assert LagPolicy(10, 100, "pause").verdict_for(101) is Verdict.PAUSE
+    assert LagPolicy(0, 100, "warn").verdict_for(101) is Verdict.WARN
+    assert LagPolicy(0, 0, "drop").verdict_for(10**12) is Verdict.FINE
 
 
 def test_a_slot_that_cannot_go_on_is_told_apart() -> None:
-    good = Slot("pgoutput", None, 10, 20, "reserved", 0, True)
-    assert what_is_lost(good, 20) is None
-    assert "not there" in (what_is_lost(None, 20) or "")
-    assert "made anew" in (what_is_lost(good, 15) or "")
-    lost = Slot("pgoutput", None, None, 20, "lost", None, True)
-    assert "max_slot_wal_keep_size" in (what_is_lost(lost, 20) or "")
+    good = ReplicationSlot("pgoutput", None, 10, 20, "reserved", 0, True)
+    assert loss_reason(good, 20) is None
+    assert "not there" in (loss_reason(None, 20) or "")
+    assert "made anew" in (loss_reason(good, 15) or "")
+    lost = ReplicationSlot("pgoutput", None, None, 20, "lost", None, True)
+    assert "max_slot_wal_keep_size" in (loss_reason(lost, 20) or "")

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.errors import UserError
 from ottla.connect.connectors import spark_formats
-from ottla.connect.connectors.spark_formats import sentence, told_plainly
+from ottla.connect.connectors.spark_formats import plain_errors, sentence
 from ottla.connect.session import not_started
 
 NO_METHOD = (
@@ -45,7 +45,7 @@ def version(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_a_package_of_another_spark_is_told(format_: str, error: Exception, name: str) -> None:
-    with pytest.raises(UserError) as told, told_plainly(format_):
+    with pytest.raises(UserError) as told, plain_errors(format_):
         raise error
     assert str(told.value) == (
         f"The package that Spark has for the format {format_} is made for another Spark than 4.3.0 "

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.connect import data
-from ottla.connect.connectors.spark_sink import RowsTask
+from ottla.connect.connectors.spark_sink import BufferingTask
 from ottla.connect.data import Record, Schema, Type, struct_schema
 from ottla.connect.plugins import transform_class
 from ottla.connect.transforms.contract import MAX_SCHEMAS, Transform
@@ -95,7 +95,7 @@ def test_no_more_schemas_are_remembered_than_that() -> None:
 
 
 def test_equal_schemas_that_are_not_one_are_in_one_table() -> None:
-    class Rows(RowsTask):
+    class Rows(BufferingTask):
         def start(self, directory: Any) -> None: ...
 
         def end(self) -> None: ...

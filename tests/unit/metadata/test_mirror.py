@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.metadata import Change, Node
-from ottla.metadata.zookeeper.jute import Event, EventType, OpCode, ZkCode, ZkError
+from ottla.metadata.zookeeper.jute import EventType, OpCode, WatchEvent, ZkCode, ZkError
 from ottla.metadata.zookeeper.mirror import Mirror
 from ottla.metadata.zookeeper.session import Reply
 
@@ -118,7 +118,7 @@ def test_what_comes_while_it_loads_is_kept() -> None:
         def create_late(path: str) -> None:
             if path == "/root" and "/root/late" not in tree.nodes:
                 tree.set("/root/late", b"2")
-                mirror.on_event(Event(EventType.CREATED, 3, "/root/late"), tree.zxid)
+                mirror.on_event(WatchEvent(EventType.CREATED, 3, "/root/late"), tree.zxid)
 
         tree.after_children = create_late
         await mirror.load()
@@ -155,10 +155,10 @@ def test_changes_have_a_new_revision_though_events_before_zookeeper_3_9_carry_no
         await mirror.load()
         loaded, _ = told.get_nowait()
         tree.set("/root/b", b"2")
-        mirror.on_event(Event(EventType.CREATED, 3, "/root/b"), -1)
+        mirror.on_event(WatchEvent(EventType.CREATED, 3, "/root/b"), -1)
         assert await asyncio.wait_for(told.get(), 10) == (loaded + 1, [("/b", Node(b"2", 0))])
         tree.delete("/root/a")
-        mirror.on_event(Event(EventType.DELETED, 3, "/root/a"), -1)
+        mirror.on_event(WatchEvent(EventType.DELETED, 3, "/root/a"), -1)
         assert await asyncio.wait_for(told.get(), 10) == (loaded + 2, [("/a", None)])
 
     asyncio.run(scenario())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from ottla.net.same_machine import do_not_pace
+from ottla.net.same_machine import disable_pacing
 
 pytestmark = pytest.mark.skipif(
     not hasattr(socket, "TCP_CONGESTION"), reason="the system lets nobody choose"
@@ -35,7 +35,7 @@ def test_both_ends_on_one_machine_do_not_pace() -> None:
     async def run() -> None:
         listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
         _, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
-        do_not_pace(writer.transport)
+        disable_pacing(writer.transport)
         assert chosen(writer.get_extra_info("socket")) == b"reno"
         writer.close()
         listening.close()
@@ -48,5 +48,5 @@ def test_both_ends_on_one_machine_do_not_pace() -> None:
 def test_a_peer_elsewhere_keeps_what_the_system_chose(there: tuple[str, int] | None) -> None:
     with socket.socket() as connected:
         before = chosen(connected)
-        do_not_pace(Seen(connected, sockname=("10.1.2.4", 5), peername=there))  # type: ignore[arg-type]
+        disable_pacing(Seen(connected, sockname=("10.1.2.4", 5), peername=there))  # type: ignore[arg-type]
         assert chosen(connected) == before

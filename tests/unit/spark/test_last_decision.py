@@ -80,8 +80,8 @@ def test_a_log_that_begins_later_is_read_from_there(monkeypatch: pytest.MonkeyPa
 
 def test_an_end_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cluster.config, "default_api_timeout_ms", 50)
-    monkeypatch.setattr(exactly_once, "_fetched", nothing_there)
-    with pytest.raises(UserError, match="ends at offset 3 by its leader's word"):
+    monkeypatch.setattr(exactly_once, "_fetch_records", nothing_there)
+    with pytest.raises(UserError, match="ends at offset 3 according to its leader"):
         last_decision(monkeypatch, {OffsetSpec.LATEST: 3}, [])
 
 

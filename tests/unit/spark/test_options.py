@@ -89,30 +89,36 @@ def test_a_profile_is_read_and_single_options_win(tmp_path: object) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"startingOffset": "earliest"}, "no option startingoffset; did you mean startingOffsets?"),
-        ({"kafka.isolation.leve": "x"}, "did you mean kafka.isolation.level?"),
-        ({"isolation.level": "read_committed"}, "did you mean kafka.isolation.level?"),
+        (
+            {"startingOffset": "earliest"},
+            "Unknown option 'startingoffset'. Did you mean startingOffsets?",
+        ),
+        ({"kafka.isolation.leve": "x"}, "Did you mean kafka.isolation.level?"),
+        ({"isolation.level": "read_committed"}, "Did you mean kafka.isolation.level?"),
         ({"kafka.auto.offset.reset": "earliest"}, "use startingOffsets"),
         ({"kafka.value.deserializer": "x"}, "cast them in the query"),
-        ({"subscribePattern": "t.*"}, "Exactly one of subscribe, subscribePattern and assign"),
-        ({"subscribe": "", "assign": "{"}, "assign must look like"),
-        ({"subscribe": "", "subscribePattern": "("}, "no regular expression"),
-        ({"subscribe": ""}, "there is none of them"),
+        (
+            {"subscribePattern": "t.*"},
+            "exactly one of the options subscribe, subscribePattern and assign",
+        ),
+        ({"subscribe": "", "assign": "{"}, "assign must be JSON such as"),
+        ({"subscribe": "", "subscribePattern": "("}, "not a valid regular expression"),
+        ({"subscribe": ""}, "assign. Found: none."),
         ({"startingOffsets": "latest"}, "would read nothing in a batch query"),
         ({"startingOffsets": '{"t": {"0": -1}}'}, "cannot be -1"),
-        ({"startingOffsets": '{"t": 0}'}, "must look like"),
+        ({"startingOffsets": '{"t": 0}'}, "must be JSON such as"),
         ({"endingOffsets": "earliest"}, "would read nothing"),
         ({"endingOffsets": '{"t": {"0": -2}}'}, "cannot be -2"),
-        ({"startingTimestamp": "yesterday"}, "time in ms since 1970"),
-        ({"startingOffsetsByTimestampStrategy": "guess"}, "is error or latest"),
-        ({"maxOffsetsPerTrigger": "0"}, "whole number above 0"),
-        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "3"}, "must not be more than"),
+        ({"startingTimestamp": "yesterday"}, "time in milliseconds since the epoch"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest"),
+        ({"maxOffsetsPerTrigger": "0"}, "integer greater than 0"),
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "3"}, "must not exceed"),
         ({"maxTriggerDelay": "soon"}, "duration such as"),
-        ({"minPartitions": "-1"}, "whole number above 0"),
+        ({"minPartitions": "-1"}, "integer greater than 0"),
         ({"failOnDataLoss": "maybe"}, "true or false"),
-        ({"resumeFrom": "group"}, "needs a group"),
-        ({"kafka.bootstrap.servers": ""}, "must say where the brokers are"),
-        ({"kafka.bootstrap.servers": "nowhere"}, "must look like host:port"),
+        ({"resumeFrom": "group"}, "needs a consumer group"),
+        ({"kafka.bootstrap.servers": ""}, "Set kafka.bootstrap.servers to the addresses"),
+        ({"kafka.bootstrap.servers": "nowhere"}, "is invalid. Use the form host:port"),
         ({"profile": "/no/such/file"}, "Cannot read"),
     ],
 )
@@ -124,7 +130,7 @@ def test_wrong_options_are_told_in_a_sentence(options: dict[str, str], sentence:
 
 
 def test_a_stream_has_no_end() -> None:
-    with pytest.raises(InvalidConfig, match="endingOffsets is for batch queries"):
+    with pytest.raises(InvalidConfig, match="endingOffsets applies only to batch queries"):
         stream(endingOffsets="latest")
 
 
@@ -151,7 +157,9 @@ def test_a_query_has_the_same_name_however_its_checkpoint_is_written() -> None:
 
 
 def test_exactly_once_needs_a_name_and_acks() -> None:
-    with pytest.raises(InvalidConfig, match="a name that outlives a restart"):
+    with pytest.raises(
+        InvalidConfig, match="a transactional ID that stays the same after a restart"
+    ):
         sink(is_streaming=True)
     with pytest.raises(InvalidConfig, match="acks=all"):
         sink(is_streaming=True, checkpointLocation="/c", kafka__acks="1")

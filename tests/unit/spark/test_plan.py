@@ -15,12 +15,19 @@ from ottla.spark.offsets import (
     AtTimestamps,
     Earliest,
     from_json,
-    moved_in,
-    questions,
+    offset_lookup,
+    start_overrides_in,
     to_json,
-    with_moved,
+    with_start_overrides,
 )
-from ottla.spark.plan import OffsetRange, Patience, losses, ranges_between, rate_limited, split
+from ottla.spark.plan import (
+    OffsetRange,
+    TriggerThreshold,
+    losses,
+    ranges_between,
+    rate_limited,
+    split,
+)
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
@@ -76,13 +83,13 @@ def test_a_limit_is_shared_in_proportion_and_nobody_starves() -> None:
 
 
 def test_patience_ends_with_enough_records_or_enough_time() -> None:
-    patience = Patience(10, 1_000)
-    assert patience.is_enough({T0: 0}, {T0: 1}, 5_000)  # the first batch never waits
-    assert not patience.is_enough({T0: 1}, {T0: 10}, 5_500)
-    assert patience.is_enough({T0: 1}, {T0: 11}, 5_600)
-    assert not patience.is_enough({T0: 11}, {T0: 12}, 6_500)
-    assert patience.is_enough({T0: 11}, {T0: 12}, 6_600)
-    assert Patience(None, 1_000).is_enough({}, {}, 0)
+    patience = TriggerThreshold(10, 1_000)
+    assert patience.is_reached({T0: 0}, {T0: 1}, 5_000)  # the first batch never waits
+    assert not patience.is_reached({T0: 1}, {T0: 10}, 5_500)
+    assert patience.is_reached({T0: 1}, {T0: 11}, 5_600)
+    assert not patience.is_reached({T0: 11}, {T0: 12}, 6_500)
+    assert patience.is_reached({T0: 11}, {T0: 12}, 6_600)
+    assert TriggerThreshold(None, 1_000).is_reached({}, {}, 0)
 
 
 def test_new_partitions_begin_at_their_first_offset() -> None:
@@ -92,31 +99,34 @@ def test_new_partitions_begin_at_their_first_offset() -> None:
 def test_what_is_gone_is_said() -> None:
     assert losses({T0: 3, T1: 1}, {T0: 5, T1: 1}) == []
     gone, back = losses({T0: 3, T1: 7}, {T1: 5})
-    assert "t-0 is gone" in gone
-    assert "t-1 ends at offset 5, before 7" in back
+    assert "t-0 no longer exists" in gone
+    assert "t-1 ends at offset 5, but the query has read it up to 7" in back
 
 
 def test_bounds_ask_for_what_is_not_given() -> None:
-    assert questions("startingOffsets", Earliest(), [T0]).asked == {T0: -2}
-    found = questions("startingOffsets", AtOffsets({T0: 4, T1: -1}), [T0, T1])
-    assert (found.known, found.asked) == ({T0: 4}, {T1: -1})
-    assert questions("startingTimestamp", AtTimestamps(9, {}), [T0, T1]).asked == {T0: 9, T1: 9}
+    assert offset_lookup("startingOffsets", Earliest(), [T0]).timestamps == {T0: -2}
+    found = offset_lookup("startingOffsets", AtOffsets({T0: 4, T1: -1}), [T0, T1])
+    assert (found.known, found.timestamps) == ({T0: 4}, {T1: -1})
+    assert offset_lookup("startingTimestamp", AtTimestamps(9, {}), [T0, T1]).timestamps == {
+        T0: 9,
+        T1: 9,
+    }
 
 
 def test_offsets_must_name_every_partition_and_no_other() -> None:
-    with pytest.raises(InvalidConfig, match="t-1 missing"):
-        questions("startingOffsets", AtOffsets({T0: 4}), [T0, T1])
-    with pytest.raises(InvalidConfig, match="names what is not read: t-1"):
-        questions("startingOffsets", AtOffsets({T0: 4, T1: 1}), [T0])
+    with pytest.raises(InvalidConfig, match="Missing: t-1"):
+        offset_lookup("startingOffsets", AtOffsets({T0: 4}), [T0, T1])
+    with pytest.raises(InvalidConfig, match="lists partitions that the query does not read: t-1"):
+        offset_lookup("startingOffsets", AtOffsets({T0: 4, T1: 1}), [T0])
 
 
 def test_offsets_are_kept_as_sparks_own_source_keeps_them() -> None:
     assert to_json({T1: 2, T0: 1}) == {"t": {"0": 1, "1": 2}}
     assert from_json({"t": {"0": 1, "1": 2}}) == {T0: 1, T1: 2}
-    moved = with_moved({T0: 5}, {T0: 2})
+    moved = with_start_overrides({T0: 5}, {T0: 2})
     assert from_json(moved) == {T0: 5}
-    assert moved_in(moved) == {T0: 2}
-    assert moved_in(to_json({T0: 5})) == {}
+    assert start_overrides_in(moved) == {T0: 2}
+    assert start_overrides_in(to_json({T0: 5})) == {}
 
 
 def test_conditions_narrow_partitions_and_offsets() -> None:
@@ -138,7 +148,7 @@ def test_conditions_narrow_partitions_and_offsets() -> None:
     conditions = Conditions()
     since = GreaterThanOrEqual(("timestamp",), datetime(1970, 1, 1, 0, 0, 9, 1500, UTC))
     kept = [Not(EqualTo(("offset",), 5)), StringContains(("topic",), "x"), since]
-    left = conditions.take(
+    left = conditions.push_down(
         [
             In(("partition",), (0, 1)),
             GreaterThan(("offset",), 3),
@@ -152,4 +162,4 @@ def test_conditions_narrow_partitions_and_offsets() -> None:
     assert left == kept
     start, end = conditions.narrow({T0: 0, T1: 0, T2: 0}, {T0: 100, T1: 100, T2: 100})
     assert (start, end) == ({T0: 4}, {T0: 10})
-    assert conditions.least_time_ms == 9_001
+    assert conditions.min_timestamp_ms == 9_001

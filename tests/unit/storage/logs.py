@@ -8,7 +8,7 @@ from ottla.base.config.topic import TopicConfig
 from ottla.base.ports import FileSystem
 from ottla.base.types import TopicPartition
 from ottla.storage.log import Log
-from ottla.storage.recovery import OpenLog, open_log
+from ottla.storage.recovery import KnownLogState, open_log
 from ottla.testing.simulation.disk import SimulatedDisk
 from ottla.wire.records.batch import BatchHeader, iter_headers, read_header
 from ottla.wire.records.builder import build_batch, end_txn_marker
@@ -40,7 +40,9 @@ def open_at(
     directory: str = DIRECTORY,
     said: list[str] | None = None,
 ) -> Log:
-    known = OpenLog(directory, PARTITION, bytes(16), config, clean, recovery_point, start, NOW)
+    known = KnownLogState(
+        directory, PARTITION, bytes(16), config, clean, recovery_point, start, NOW
+    )
     return open_log(fs, known, [].append if said is None else said.append)
 
 

@@ -9,10 +9,10 @@ from ottla.base.ports import FileSystem
 from ottla.base.types import TopicPartition
 from ottla.storage.file import OsFileSystem
 from ottla.storage.log import Log
-from ottla.storage.recovery import OpenLog, open_log
+from ottla.storage.recovery import KnownLogState, open_log
 from ottla.wire.records.batch import BatchHeader, iter_headers, read_header
 from ottla.wire.records.builder import build_batch, end_txn_marker
-from ottla.wire.records.record import Record, iter_records
+from ottla.wire.records.record import BatchRecord, iter_records
 
 PARTITION = TopicPartition("orders", 0)
 TOPIC_ID = bytes(range(16))
@@ -31,7 +31,7 @@ def open_test_log(
     log_start_offset: int = 0,
     reports: list[str] | None = None,
 ) -> Log:
-    known = OpenLog(
+    known = KnownLogState(
         directory=directory,
         partition=PARTITION,
         topic_id=TOPIC_ID,
@@ -101,7 +101,7 @@ def batches(log: Log) -> list[tuple[BatchHeader, bytes]]:
     return found
 
 
-def data_records(log: Log) -> list[Record]:
+def data_records(log: Log) -> list[BatchRecord]:
     return [
         record
         for header, batch in batches(log)
@@ -110,7 +110,7 @@ def data_records(log: Log) -> list[Record]:
     ]
 
 
-def latest_values(records: Iterable[Record]) -> dict[bytes | None, bytes]:
+def latest_values(records: Iterable[BatchRecord]) -> dict[bytes | None, bytes]:
     """Return the table that a consumer of all records ends up with, without deleted keys."""
     table: dict[bytes | None, bytes] = {}
     for record in records:

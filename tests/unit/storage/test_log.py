@@ -565,7 +565,7 @@ def test_detaching_everything_leaves_an_empty_log_at_its_end() -> None:
 def test_truncation_leaves_what_was_before(offset: int) -> None:
     disk = new_disk()
     log = filled(disk)
-    assert log.kept_below(offset) == min(offset, 40)
+    assert log.end_after_truncation(offset) == min(offset, 40)
     log.truncate_to(offset, NOW)
     assert log.log_end_offset == min(offset, 40)
     assert values(log) == numbered(0, min(offset, 40))

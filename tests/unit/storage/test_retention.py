@@ -16,7 +16,7 @@ from tests.unit.storage.small_logs import (
 )
 
 from ottla.base.config.topic import TopicConfig
-from ottla.storage.retention import Expired, LogBounds, apply_retention, expired_segments
+from ottla.storage.retention import ExpiredSegments, LogBounds, apply_retention, expired_segments
 
 HOUR_MS = 3_600_000
 NOW_MS = 100 * HOUR_MS
@@ -50,7 +50,7 @@ def decide(
     retention_ms: int = -1,
     retention_bytes: int = -1,
     policy: frozenset[str] = frozenset({"delete"}),
-) -> Expired:
+) -> ExpiredSegments:
     end = segments[-1].base_offset + 10 if end is None else end
     bounds = LogBounds(start, end, end if high_watermark is None else high_watermark)
     config = TopicConfig(

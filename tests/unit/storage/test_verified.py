@@ -35,7 +35,7 @@ def test_what_was_read_up_to_the_tail_is_part_of_it() -> None:
 def test_nothing_is_good_once_bytes_have_come_from_the_disk() -> None:
     verified = VerifiedBytes(50)
     verified.add(0, 20, SIZE)
-    verified.came_from_disk = True
+    verified.was_read_from_disk = True
     assert not verified.covers(0, 20)
     assert not verified.covers(60, 70)
     verified.add(30, 40, SIZE)
@@ -49,7 +49,7 @@ def test_what_is_appended_behind_a_cut_is_new() -> None:
     verified = VerifiedBytes(50)
     verified.add(0, 20, SIZE)
     verified.add(25, 45, SIZE)
-    verified.cut(30)
+    verified.truncate(30)
     assert verified.covers(0, 20)
     assert not verified.covers(25, 28)
     assert verified.covers(30, 60)
@@ -88,11 +88,11 @@ def test_no_byte_is_taken_for_good_that_is_not(
             good |= set(range(start, end))
             assert verified.covers(start, end)
         elif what == "disk":
-            verified.came_from_disk = True
+            verified.was_read_from_disk = True
             good = set()
         else:
-            verified.cut(start)
-            if verified.came_from_disk:
+            verified.truncate(start)
+            if verified.was_read_from_disk:
                 good = set()
             good = {each for each in good if each < start} | set(range(start, SIZE))
             size = SIZE  # the segment is filled up again at once

@@ -65,7 +65,7 @@ def test_rows_dicts_and_tuples_make_the_same_column() -> None:
     ("value", "sentence"),
     [
         ({"a": 1}, "the value has no b"),
-        ({"a": "x", "b": "x"}, "the value.a is no int32"),
+        ({"a": "x", "b": "x"}, "the value.a is not of type int32"),
         (3, "the value must have the columns a, b; it is 3"),
     ],
 )
@@ -115,7 +115,7 @@ def test_tasks_are_merged_by_time_and_each_keeps_its_order() -> None:
 
 def test_garbage_is_collected_again_after_a_bucket_whatever_became_of_it() -> None:
     def fail() -> None:
-        with stateful.uncollected():
+        with stateful.gc_disabled():
             assert not gc.isenabled()
             raise KeyError
 

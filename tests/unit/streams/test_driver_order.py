@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ottla.streams as st
-from ottla.streams.testing import in_order
+from ottla.streams.testing import dependency_order
 
 
 def order(app: st.App) -> list[str]:
-    return [sink.topic for sink in in_order(app._checked())]
+    return [sink.topic for sink in dependency_order(app._checked_sinks())]
 
 
 def test_a_query_comes_behind_those_whose_topics_it_reads() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.streams.failures import LONGEST_PAUSE_S, cause_of, is_passing, pause_s
+from ottla.streams.failures import MAX_PAUSE_S, cause_of, is_transient, pause_s
 
 LOST_BROKER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted
 Traceback (most recent call last):
@@ -24,7 +24,7 @@ BAD_RECORD = (
 )
 RAISED = "Traceback\n  File x\nValueError: invalid literal for int()\n"
 TAKEN_OVER = (
-    "ottla.base.errors.UserError: Another run of the query q has taken over: Connection reset"
+    "ottla.base.errors.UserError: Another run of query 'q' has taken over. Connection reset"
 )
 
 
@@ -44,24 +44,24 @@ def test_without_one_sparks_own_condition_is() -> None:
         LOST_BROKER,
         DEAD_WORKER,
         "ExecutorLostFailure (executor 1 exited unrelated to the running tasks)",
-        "UserError: Batch 3 is decided, and 1 of its 2 transactions ended too early (x/0/1): was "
-        "transaction.timeout.ms shorter than the batch? Start the query again: it writes what is "
-        "missing.",
+        "UserError: Batch 3 is decided, but 1 of its 2 transactions were aborted before the commit "
+        "(the first: x/0/1). transaction.timeout.ms may be shorter than the batch. Start the query "
+        "again to write the missing rows.",
     ],
 )
 def test_what_was_lost_comes_back(text: str) -> None:
-    assert is_passing(text)
+    assert is_transient(text)
 
 
 @pytest.mark.parametrize("text", [BAD_RECORD, RAISED, TAKEN_OVER, ""])
 def test_what_would_fail_again_is_not_tried_again(text: str) -> None:
-    assert not is_passing(text)
+    assert not is_transient(text)
 
 
 def test_a_word_in_the_plan_is_no_cause() -> None:
-    assert not is_passing(f"{RAISED}=== Streaming Query ===\nConnection refused")
+    assert not is_transient(f"{RAISED}=== Streaming Query ===\nConnection refused")
 
 
 def test_pauses_double_up_to_a_bound() -> None:
     assert [pause_s(each) for each in (1, 2, 3)] == [1, 2, 4]
-    assert pause_s(100) == LONGEST_PAUSE_S
+    assert pause_s(100) == MAX_PAUSE_S

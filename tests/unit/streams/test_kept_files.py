@@ -43,12 +43,12 @@ def test_without_a_checkpoint_any_topology_will_do(tmp_path: Path) -> None:
 
 def test_an_application_runs_once_at_a_time(tmp_path: Path) -> None:
     lock = AppLock(str(tmp_path), "shop")
-    lock.take()
-    with pytest.raises(UserError, match="is running already"):
-        AppLock(str(tmp_path), "shop").take()
-    AppLock(str(tmp_path), "other").take()
-    lock.free()
-    AppLock(str(tmp_path), "shop").take()
+    lock.acquire()
+    with pytest.raises(UserError, match="is already running"):
+        AppLock(str(tmp_path), "shop").acquire()
+    AppLock(str(tmp_path), "other").acquire()
+    lock.release()
+    AppLock(str(tmp_path), "shop").acquire()
 
 
 def test_a_process_that_dies_frees_its_lock(tmp_path: Path) -> None:
@@ -57,12 +57,12 @@ def test_a_process_that_dies_frees_its_lock(tmp_path: Path) -> None:
         "AppLock(sys.argv[1], 'shop').take(); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, timeout=60)
-    AppLock(str(tmp_path), "shop").take()
+    AppLock(str(tmp_path), "shop").acquire()
 
 
 def test_a_reset_deletes_everything_but_the_lock(tmp_path: Path) -> None:
     lock = AppLock(str(tmp_path), "shop")
-    lock.take()
+    lock.acquire()
     home = tmp_path / "shop"
     (home / "big" / "state").mkdir(parents=True)
     (home / "big" / "state" / "0").write_text("x")
@@ -88,7 +88,7 @@ def test_internal_topics_are_known_by_their_names() -> None:
     ours = ["shop-items-changes", "shop-a-b-subscriptions"]
     assert internal_topics("shop", ours) == []
     assert internal_topics("shop", ours, written=[*ours, "orders"]) == sorted(ours)
-    assert internal_topics("shop", topics, besides=topics[:2]) == [
+    assert internal_topics("shop", topics, excluded=topics[:2]) == [
         "shop-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000012-topic",
         "shop-changelog",
     ]

@@ -81,9 +81,9 @@ app.run()
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("x = 1", "it builds none"),
-        (PROGRAM + "other = st.App('other')", "it has 2 of them and runs none"),
-        ("def", "is no Python program"),
+        ("x = 1", "it creates none"),
+        (PROGRAM + "other = st.App('other')", "it creates 2 of them and runs none"),
+        ("def", "is not a valid Python program"),
     ],
 )
 def test_a_program_without_one_application_is_refused(

@@ -15,7 +15,7 @@ import ottla.streams as st
 
 SVG = "{http://www.w3.org/2000/svg}"
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-MOST_WIDTH = 1000
+MAX_WIDTH = 1000
 ORDER = st.Json("id string, item string, amount double, country string")
 
 
@@ -197,7 +197,7 @@ def test_a_picture_is_at_most_1000_wide_and_holds_everything(build: Callable[[],
     root = ElementTree.fromstring(svg)
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     assert (root.attrib["width"], root.attrib["height"]) == (f"{width:.0f}", f"{height:.0f}")
-    assert width <= MOST_WIDTH
+    assert width <= MAX_WIDTH
     group = next(root.iter(f"{SVG}g"))
     scale = float(group.attrib.get("transform", "scale(1)")[len("scale(") : -1])
     for left, top, box_width, box_height in boxes(svg):

@@ -8,11 +8,11 @@ import ottla.streams as st
 from ottla.streams.progress import (
     OperatorMetrics,
     SourceMetrics,
-    line,
     observed_name,
     prometheus,
     query_status,
-    with_uncounted,
+    status_line,
+    with_inferred_rows,
 )
 
 PROGRESS: dict[str, Any] = {
@@ -70,7 +70,7 @@ def test_steps_that_are_one_to_one_have_the_rows_of_their_parents() -> None:
     big = orders.filter(lambda o: o.n > 1).map_values(lambda o: {"m": o.n})
     big.map_values(lambda o: f"{o.m}", schema="string").to("big")
     counted = [OperatorMetrics(2, "filter", 7), OperatorMetrics(4, "map_values", 6)]
-    assert with_uncounted(app.sinks[0], counted) == (
+    assert with_inferred_rows(app.sinks[0], counted) == (
         OperatorMetrics(2, "filter", 7),
         OperatorMetrics(3, "map_values", 7),
         OperatorMetrics(4, "map_values", 6),
@@ -81,7 +81,7 @@ def test_steps_that_are_one_to_one_have_the_rows_of_their_parents() -> None:
 def test_a_topic_that_is_read_whole_has_the_rows_that_spark_read() -> None:
     app = st.App("shop")
     app.stream("orders", value=st.Long).map_values(lambda n: {"m": n}).to("all")
-    assert with_uncounted(app.sinks[0], [], [SourceMetrics("orders", 5, 1.0, 0)]) == (
+    assert with_inferred_rows(app.sinks[0], [], [SourceMetrics("orders", 5, 1.0, 0)]) == (
         OperatorMetrics(1, "stream", 5),
         OperatorMetrics(2, "map_values", 5),
         OperatorMetrics(3, "to", 5),
@@ -92,10 +92,10 @@ def test_a_topic_of_which_rows_are_dropped_or_that_is_read_twice_is_counted_row_
     read = [SourceMetrics("orders", 5, 1.0, 0)]
     dropping = st.App("dropping")
     dropping.stream("orders", value=st.Long, bad_records="drop").to("all")
-    assert with_uncounted(dropping.sinks[0], [], read) == ()
+    assert with_inferred_rows(dropping.sinks[0], [], read) == ()
     twice = st.App("twice")
     twice.stream("orders").merge(twice.stream("orders")).to("all")
-    assert with_uncounted(twice.sinks[0], [], read) == ()
+    assert with_inferred_rows(twice.sinks[0], [], read) == ()
 
 
 def test_state_says_what_is_kept_and_what_was_late() -> None:
@@ -107,7 +107,7 @@ def test_state_that_spark_does_not_count_is_told_by_its_size() -> None:
     (told,) = PROGRESS["stateOperators"]
     uncounted = status({**PROGRESS, "stateOperators": [{**told, "numRowsTotal": 0}]})
     assert uncounted.state[0].rows is None
-    assert "state 2.0 MB, 2 late" in line(uncounted, "12:00:05")
+    assert "state 2.0 MB, 2 late" in status_line(uncounted, "12:00:05")
     assert "state_rows" not in prometheus("app", [uncounted])
 
 
@@ -117,11 +117,11 @@ def test_a_source_of_another_kind_has_no_lag() -> None:
 
 
 def test_a_line_tells_it_to_a_person() -> None:
-    assert line(status(), "12:00:05") == (
+    assert status_line(status(), "12:00:05") == (
         "12:00:05  totals  batch 12 in 1.2 s, 15 rows, 0 rows/s, state 7 rows, 2.0 MB, 2 late, "
         "lag 2, restarted 1 times"
     )
-    assert line(status(None), "12:00:05") == "12:00:05  totals  Waiting"
+    assert status_line(status(None), "12:00:05") == "12:00:05  totals  Waiting"
 
 
 def test_prometheus_reads_it() -> None:

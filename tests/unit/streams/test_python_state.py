@@ -86,7 +86,7 @@ def test_aggregates_that_are_changed_in_place_are_given_out_too() -> None:
         return words
 
     fold = of_aggregator(list, add, 2, lambda one, other: one + other, None)
-    bucket = Bucket(SessionWindows(fold, 10, 0, is_final=False, gives_late=False))
+    bucket = Bucket(SessionWindows(fold, 10, 0, is_final=False, emits_late=False))
     assert [each.value for each in bucket.send(("k", "a", 1))] == [["a"]]
     assert [each.value for each in bucket.send(("k", "b", 1))] == [["a", "b"]]
 
@@ -122,7 +122,7 @@ def test_named_aggregates_leave_nulls_out() -> None:
 
 
 def test_tumbling_windows_take_records_until_end_and_grace() -> None:
-    bucket = Bucket(TimeWindows(COUNT, 100, 100, 20, is_final=False, gives_late=True))
+    bucket = Bucket(TimeWindows(COUNT, 100, 100, 20, is_final=False, emits_late=True))
     assert counts(bucket.send(("k", 0, 0), ("k", 0, 99), ("k", 0, 100))) == [
         ("k", (0, 100), 2),
         ("k", (100, 200), 1),
@@ -134,7 +134,7 @@ def test_tumbling_windows_take_records_until_end_and_grace() -> None:
 
 
 def test_hopping_windows_are_those_that_a_time_is_in() -> None:
-    bucket = Bucket(TimeWindows(COUNT, 60, 20, 1000, is_final=False, gives_late=False))
+    bucket = Bucket(TimeWindows(COUNT, 60, 20, 1000, is_final=False, emits_late=False))
     times = (0, 19, 20, 65, 100)
     expected = []
     for start in range(-60, 120, 20):
@@ -144,7 +144,7 @@ def test_hopping_windows_are_those_that_a_time_is_in() -> None:
 
 
 def test_a_hopping_window_that_is_not_a_multiple_of_its_advance() -> None:
-    bucket = Bucket(TimeWindows(COUNT, 5, 3, 1000, is_final=False, gives_late=False))
+    bucket = Bucket(TimeWindows(COUNT, 5, 3, 1000, is_final=False, emits_late=False))
     found = counts(bucket.send(*(("k", 0, at) for at in range(20))))
     assert found
     assert all(
@@ -154,7 +154,7 @@ def test_a_hopping_window_that_is_not_a_multiple_of_its_advance() -> None:
 
 
 def test_final_windows_come_once_when_they_close_though_no_record_comes() -> None:
-    bucket = Bucket(TimeWindows(COUNT, 100, 100, 0, is_final=True, gives_late=False))
+    bucket = Bucket(TimeWindows(COUNT, 100, 100, 0, is_final=True, emits_late=False))
     assert bucket.send(("a", 0, 1), ("b", 0, 2), ("a", 0, 3)) == []
     assert counts(bucket.send(("c", 0, 100))) == [("a", (0, 100), 2), ("b", (0, 100), 1)]
     assert counts(bucket.send(("a", 0, 50))) == []
@@ -163,7 +163,7 @@ def test_final_windows_come_once_when_they_close_though_no_record_comes() -> Non
 
 
 def test_sessions_that_grow_or_merge_delete_what_was_given_out() -> None:
-    bucket = Bucket(SessionWindows(COUNT, 10, 1000, is_final=False, gives_late=False))
+    bucket = Bucket(SessionWindows(COUNT, 10, 1000, is_final=False, emits_late=False))
     assert counts(bucket.send(("k", 0, 0), ("k", 0, 30))) == [
         ("k", (0, 0), 1),
         ("k", (30, 30), 1),
@@ -180,7 +180,7 @@ def test_sessions_that_grow_or_merge_delete_what_was_given_out() -> None:
 
 
 def test_an_old_record_is_not_late_for_a_session_that_is_open() -> None:
-    bucket = Bucket(SessionWindows(COUNT, 10, 0, is_final=False, gives_late=True))
+    bucket = Bucket(SessionWindows(COUNT, 10, 0, is_final=False, emits_late=True))
     bucket.send(("k", 0, 100))
     bucket.send(("other", 0, 109))
     assert counts(bucket.send(("k", 0, 95))) == [("k", (100, 100), None), ("k", (95, 100), 2)]
@@ -188,7 +188,7 @@ def test_an_old_record_is_not_late_for_a_session_that_is_open() -> None:
 
 
 def test_final_sessions_come_when_the_gap_has_passed() -> None:
-    bucket = Bucket(SessionWindows(COUNT, 10, 5, is_final=True, gives_late=False))
+    bucket = Bucket(SessionWindows(COUNT, 10, 5, is_final=True, emits_late=False))
     assert bucket.send(("k", 0, 0), ("k", 0, 8)) == []
     assert counts(bucket.send(("other", 0, 23))) == []
     assert counts(bucket.send(("other", 0, 24))) == [("k", (0, 8), 2)]
@@ -216,7 +216,7 @@ def windows_by_definition(times: list[int], difference: int) -> dict[tuple[int, 
 )
 def test_sliding_windows_are_one_for_each_set_of_records(times: list[int]) -> None:
     difference = 5000 if max(times) > 1000 else 15
-    bucket = Bucket(SlidingWindows(COUNT, difference, 100_000, is_final=False, gives_late=False))
+    bucket = Bucket(SlidingWindows(COUNT, difference, 100_000, is_final=False, emits_late=False))
     latest: dict[Any, Any] = {}
     for at in times:
         latest |= {window: count for _, window, count in counts(bucket.send(("k", 0, at)))}
@@ -225,7 +225,7 @@ def test_sliding_windows_are_one_for_each_set_of_records(times: list[int]) -> No
 
 def test_sliding_windows_of_kafkas_documentation() -> None:
     """The example has records of alice at 8000, 9200 and 12400, and a time difference of 5000."""
-    bucket = Bucket(SlidingWindows(COUNT, 5000, 1_000_000, is_final=False, gives_late=False))
+    bucket = Bucket(SlidingWindows(COUNT, 5000, 1_000_000, is_final=False, emits_late=False))
     bucket.send(("alice", 0, 8000))
     bucket.send(("alice", 0, 9200))
     found = counts(bucket.send(("alice", 0, 12400)))
@@ -237,7 +237,7 @@ def test_sliding_windows_of_kafkas_documentation() -> None:
 
 
 def test_sliding_windows_close_once_and_forget_their_records() -> None:
-    bucket = Bucket(SlidingWindows(COUNT, 10, 5, is_final=True, gives_late=True))
+    bucket = Bucket(SlidingWindows(COUNT, 10, 5, is_final=True, emits_late=True))
     assert bucket.send(("k", 0, 100), ("k", 0, 104)) == []
     found = counts(bucket.send(("z", 0, 200)))
     assert found == [("k", (90, 100), 1), ("k", (94, 104), 2), ("k", (101, 111), 1)]
@@ -410,7 +410,7 @@ class Endless(st.Processor):
 
 def test_timers_that_set_each_other_for_ever_are_an_error() -> None:
     bucket = Bucket(Processing(Endless))
-    with pytest.raises(RuntimeError, match="Endless: a timer of key 'k' sets another"):
+    with pytest.raises(RuntimeError, match="Endless: timers of key 'k' have scheduled another"):
         bucket.send(("k", 0, 5))
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import ottla.streams as st
 from ottla.streams.plan.nodes import Sink
 from ottla.streams.query_settings import (
-    COUNTED_STATE,
-    EXTRA_BATCHES,
-    applied,
-    not_chosen,
+    NO_DATA_BATCHES,
+    TRACK_STATE_ROWS,
     query_settings,
+    temporary_settings,
+    without_user_settings,
 )
 
 
@@ -50,21 +50,23 @@ def test_changes_of_windows_need_no_batch_without_data_and_what_closes_does() ->
     windows(closed).suppress().to("out")
     words = own.stream("words", value=st.String).transform(lambda rows: rows)
     words.group_by_key().count().to("out")
-    assert query_settings(sink_of(changes)) == {COUNTED_STATE: "false", EXTRA_BATCHES: "false"}
-    assert query_settings(sink_of(closed)) == {COUNTED_STATE: "false"}
-    assert query_settings(sink_of(own)) == {COUNTED_STATE: "false"}, "it may have state of its own"
+    assert query_settings(sink_of(changes)) == {TRACK_STATE_ROWS: "false", NO_DATA_BATCHES: "false"}
+    assert query_settings(sink_of(closed)) == {TRACK_STATE_ROWS: "false"}
+    assert query_settings(sink_of(own)) == {TRACK_STATE_ROWS: "false"}, (
+        "it may have state of its own"
+    )
 
 
 def test_what_a_user_has_set_stays() -> None:
-    settings = {COUNTED_STATE: "false", EXTRA_BATCHES: "false"}
-    app = st.App("chosen", spark={COUNTED_STATE: "true"})
-    assert not_chosen(settings, app, session(Conf())) == {EXTRA_BATCHES: "false"}
-    by_submit = session(Conf(), Conf({EXTRA_BATCHES: "true"}))
-    assert not_chosen(settings, app, by_submit) == {}
+    settings = {TRACK_STATE_ROWS: "false", NO_DATA_BATCHES: "false"}
+    app = st.App("chosen", spark={TRACK_STATE_ROWS: "true"})
+    assert without_user_settings(settings, app, session(Conf())) == {NO_DATA_BATCHES: "false"}
+    by_submit = session(Conf(), Conf({NO_DATA_BATCHES: "true"}))
+    assert without_user_settings(settings, app, by_submit) == {}
 
 
 def test_the_session_is_as_it_was_when_the_query_has_started() -> None:
-    conf = Conf({EXTRA_BATCHES: "true"})
-    with applied(session(conf), {EXTRA_BATCHES: "false", COUNTED_STATE: "false"}):
-        assert conf == {EXTRA_BATCHES: "false", COUNTED_STATE: "false"}
-    assert conf == {EXTRA_BATCHES: "true"}
+    conf = Conf({NO_DATA_BATCHES: "true"})
+    with temporary_settings(session(conf), {NO_DATA_BATCHES: "false", TRACK_STATE_ROWS: "false"}):
+        assert conf == {NO_DATA_BATCHES: "false", TRACK_STATE_ROWS: "false"}
+    assert conf == {NO_DATA_BATCHES: "true"}

@@ -16,7 +16,7 @@ from ottla.streams.progress import query_status
 from ottla.streams.rest import Resources
 from ottla.streams.rest_server import RestServer, parse_address
 from ottla.streams.store import Store, find_sink
-from ottla.streams.store_file import Change
+from ottla.streams.store_file import StoreChange
 
 MINUTE_MS = 60_000
 
@@ -39,12 +39,14 @@ def resources(tmp_path: Path) -> Resources:
     windows = orders.group_by(lambda o: o.n).windowed(st.tumbling("1 minute"))
     windows.count().to("windows")
     counts = Still(app, "counts", tmp_path / "counts.store")
-    plain = [Change(key, (0, 0), b'{"count":%d}' % n, 7) for n, key in enumerate((b"a", b"b/c"))]
+    plain = [
+        StoreChange(key, (0, 0), b'{"count":%d}' % n, 7) for n, key in enumerate((b"a", b"b/c"))
+    ]
     counts._file.apply(plain, {})
     windowed = Still(app, "windows", tmp_path / "windows.store")
     windowed._file.apply(
         [
-            Change(b"5", (start, start + MINUTE_MS), b'{"count":%d}' % start, start)
+            StoreChange(b"5", (start, start + MINUTE_MS), b'{"count":%d}' % start, start)
             for start in (0, MINUTE_MS)
         ],
         {},
@@ -55,8 +57,8 @@ def resources(tmp_path: Path) -> Resources:
 
 
 def get(resources: Resources, path: str, **query: str) -> tuple[int, Any]:
-    answer = resources.answer(path, {name: [value] for name, value in query.items()})
-    is_json = answer.kind == "application/json"
+    answer = resources.get(path, {name: [value] for name, value in query.items()})
+    is_json = answer.content_type == "application/json"
     return answer.status, json.loads(answer.body) if is_json else answer.body
 
 
@@ -66,7 +68,7 @@ def test_a_key_is_found_in_its_store(resources: Resources) -> None:
         {"key": "a", "value": {"count": 0}, "timestamp": 7},
     )
     assert get(resources, "/stores/counts/zzz")[0] == 404
-    assert get(resources, "/stores/nothing/a") == (404, {"error": "there is no store 'nothing'"})
+    assert get(resources, "/stores/nothing/a") == (404, {"error": "store 'nothing' does not exist"})
 
 
 def test_a_range_has_bounds_and_a_limit(resources: Resources) -> None:
@@ -118,5 +120,5 @@ def test_an_address_is_a_host_and_a_port_or_a_port() -> None:
     assert parse_address("7070") == ("127.0.0.1", 7070)
     assert parse_address("0.0.0.0:80") == ("0.0.0.0", 80)
     assert parse_address("[::1]:80") == ("::1", 80)
-    with pytest.raises(UserError, match="is no address"):
+    with pytest.raises(UserError, match=r"is invalid\. Use host:port"):
         parse_address("localhost")

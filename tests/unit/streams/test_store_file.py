@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.streams.store_file import NO_WINDOW, READ_ROWS, Change, StoreFile
+from ottla.streams.store_file import NO_WINDOW, READ_ROWS, StoreChange, StoreFile
 
 
 @pytest.fixture
@@ -15,8 +15,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "app" / "totals.store"
 
 
-def put(key: bytes, value: bytes | None, window: tuple[int, int] = NO_WINDOW) -> Change:
-    return Change(key, window, value, 1)
+def put(key: bytes, value: bytes | None, window: tuple[int, int] = NO_WINDOW) -> StoreChange:
+    return StoreChange(key, window, value, 1)
 
 
 def test_the_last_change_of_a_key_counts_and_null_deletes(path: Path) -> None:
@@ -38,7 +38,7 @@ def test_it_is_there_when_it_is_opened_again(path: Path) -> None:
 def test_changes_that_fail_leave_nothing(path: Path) -> None:
     file = StoreFile(path)
     with pytest.raises(sqlite3.Error):
-        file.apply([put(b"a", b"1"), Change(None, NO_WINDOW, b"1", 1)], {0: 1})  # type: ignore[arg-type]
+        file.apply([put(b"a", b"1"), StoreChange(None, NO_WINDOW, b"1", 1)], {0: 1})  # type: ignore[arg-type]
     assert (file.count(), file.positions()) == (0, {})
 
 
@@ -72,7 +72,7 @@ def test_windows_of_a_key_are_found_by_their_start(path: Path) -> None:
 def test_old_windows_are_forgotten_and_plain_keys_are_not(path: Path) -> None:
     file = StoreFile(path)
     file.apply([put(b"a", b"", (0, 10)), put(b"a", b"", (10, 20)), put(b"b", b"")], {})
-    file.forget_before(20)
+    file.delete_windows_before(20)
     assert [(row.key, row.window) for row in file.range(None, None)] == [
         (b"a", (10, 20)),
         (b"b", (0, 0)),

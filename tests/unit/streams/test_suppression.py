@@ -9,7 +9,7 @@ from tests.unit.streams.test_python_state import Bucket, counts, total
 
 import ottla.streams as st
 from ottla.streams.state.folds import of_aggregates
-from ottla.streams.state.limits import Latest, TimeLimited
+from ottla.streams.state.limits import LatestPerKey, TimeLimited
 from ottla.streams.state.program import Output
 from ottla.streams.state.totals import Totals
 from ottla.streams.state.windows import TimeWindows
@@ -28,7 +28,7 @@ def test_a_change_waits_and_what_follows_takes_its_place_without_waiting_longer(
 
 
 def test_what_comes_in_the_batch_in_which_a_change_is_due_goes_with_it() -> None:
-    bucket = Bucket(TimeLimited(Latest(), 100))
+    bucket = Bucket(TimeLimited(LatestPerKey(), 100))
     assert bucket.send(("a", "x", 0), ("b", "y", 100)) == [Output("a", "x", 0)]
     assert bucket.send(("a", "z", 50), ("b", "w", 300)) == [
         Output("a", "z", 50),
@@ -37,7 +37,7 @@ def test_what_comes_in_the_batch_in_which_a_change_is_due_goes_with_it() -> None
 
 
 def test_a_deleted_key_is_a_change_and_nothing_is_kept_of_what_is_out() -> None:
-    bucket = Bucket(TimeLimited(Latest(), 100))
+    bucket = Bucket(TimeLimited(LatestPerKey(), 100))
     assert bucket.send(("a", "x", 0), ("a", None, 10)) == []
     assert bucket.send(("b", "y", 200)) == [Output("a", None, 10)]
     assert bucket.send(("b", "y", 400)) == [Output("b", "y", 400)]
@@ -45,7 +45,7 @@ def test_a_deleted_key_is_a_change_and_nothing_is_kept_of_what_is_out() -> None:
 
 
 def test_each_window_of_a_key_waits_for_itself_and_late_records_do_not_wait() -> None:
-    windows = TimeWindows(COUNT, 100, 100, 0, is_final=False, gives_late=True)
+    windows = TimeWindows(COUNT, 100, 100, 0, is_final=False, emits_late=True)
     bucket = Bucket(TimeLimited(windows, 50))
     assert bucket.send(("a", 1, 10), ("a", 1, 20), ("a", 1, 101)) == [
         Output("a", {"n": 2}, 20, (0, 100))
@@ -77,16 +77,16 @@ def test_a_topics_table_keeps_state_of_its_own_for_it() -> None:
     table = app.table("prices", value=st.Json("price double")).suppress(time_limit="10 s")
     table.to("slow-prices")
     assert " 2  suppress  until a time limit of 10 seconds  [Python state]" in app.explain()
-    with pytest.raises(st.TopologyError, match="its input is suppressed already; put through"):
+    with pytest.raises(st.TopologyError, match="its input is already suppressed; put through"):
         table.join(app.table("others", value=st.Json("name string")))
 
 
 def test_what_cannot_be_suppressed_by_time_is_refused_with_what_can() -> None:
     app = st.App("refused")
     one, other = (app.table(name, value=st.Json(f"{name} int")) for name in ("one", "other"))
-    with pytest.raises(st.TopologyError, match="its input is joined already; put through"):
+    with pytest.raises(st.TopologyError, match="its input is already joined; put through"):
         one.join(other).suppress(time_limit="1 minute")
-    with pytest.raises(st.TopologyError, match="there is one already"):
+    with pytest.raises(st.TopologyError, match="the table is already suppressed"):
         one.suppress(time_limit="1 minute").suppress(time_limit="1 minute")
     with pytest.raises(st.TopologyError, match="time_limit must be at least 1 millisecond"):
         one.suppress(time_limit="0 s")

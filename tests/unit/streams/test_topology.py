@@ -12,7 +12,7 @@ import pytest
 from examples import windowed_totals, word_count
 
 import ottla.streams as st
-from ottla.streams.durations import duration_ms, spelled
+from ottla.streams.durations import duration_ms, format_duration
 
 ORDER = st.Json("id string, item string, amount double")
 
@@ -121,41 +121,47 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
     [
         (
             lambda app, o: o.filter(lambda v: v.amount),
-            "filter .*: the function must say true or false",
+            "filter .*: the function must return a boolean",
         ),
         (
             lambda app, o: o.map_values(lambda v: f"{v.id}"),
-            r"map_values .* runs in Python \(an f-string\), so say what it returns: schema=",
+            r"map_values .* runs in Python \(an f-string\), so specify what it returns: schema=",
         ),
         (
             lambda app, o: o.group_by_key().aggregate(x=st.sum("amuont")),
             "aggregate .*unknown column 'amuont'; columns: id, item, amount",
         ),
-        (lambda app, o: o.group_by_key().aggregate(x=st.sum("item")), "item string is no number"),
-        (lambda app, o: o.group_by_key().aggregate(x=st.max()), "of which column"),
-        (lambda app, o: o.group_by_key().aggregate(), "say what"),
+        (
+            lambda app, o: o.group_by_key().aggregate(x=st.sum("item")),
+            "column item string is not a number",
+        ),
+        (
+            lambda app, o: o.group_by_key().aggregate(x=st.max()),
+            "name one of the columns: id, item, amount",
+        ),
+        (lambda app, o: o.group_by_key().aggregate(), "name at least one aggregate"),
         (lambda app, o: o.group_by_key().count().suppress(), "only windows close"),
         (
             lambda app, o: o.group_by_key().windowed("1 minute"),
-            r"windowed .*give st\.tumbling, st\.hopping, st\.sliding or st\.session",
+            r"windowed .*the window must be st\.tumbling, st\.hopping, st\.sliding or st\.session",
         ),
         (
             lambda app, o: o.group_by_key().windowed(st.session("5 s"), late="keep"),
-            r"late='keep'; there are drop, st\.DeadLetter\(topic\)",
+            r"late='keep' is invalid; use drop or st\.DeadLetter\(topic\)",
         ),
         (
             lambda app, o: late_windows(o).count().to_stream().filter(lambda v: v.count > 1),
-            r"to_stream .*write the table with to\(topic\) first, or go on behind through",
+            r"to_stream .*write the table with to\(topic\) first, or continue after through",
         ),
-        (lambda app, o: o.group_by_key().aggregate(dict), r"give two functions"),
-        (lambda app, o: o.group_by_key().aggregate(dict, max), r"say what is given out: schema="),
+        (lambda app, o: o.group_by_key().aggregate(dict), r"pass two functions"),
+        (lambda app, o: o.group_by_key().aggregate(dict, max), r"specify the result: schema="),
         (
             lambda app, o: o.group_by_key().aggregate(dict, lambda a: a, schema="int"),
             "must take 2 or 3 arguments",
         ),
         (
             lambda app, o: o.group_by_key().aggregate(dict, max, schema="int", n=st.count()),
-            "functions, or n, but not both",
+            "pass either functions or n, not both",
         ),
         (
             lambda app, o: (
@@ -163,26 +169,29 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
                 .windowed(st.session("5 s"))
                 .aggregate(int, lambda a, v: a + 1, schema="int")
             ),
-            "aggregate .*sessions grow together: give merge=",
+            "aggregate .*sessions can merge; pass merge=",
         ),
         (
             lambda app, o: o.group_by_key().reduce(max).to_stream().process(Silent, schema="int"),
-            "process .*is aggregated already; put through",
+            "process .*is already aggregated; put through",
         ),
         (lambda app, o: o.map(lambda v: v.id), r"map .*must return \(key, value\)"),
         (lambda app, o: o.map(lambda v: (v.id, f"{v.id}")), r'key_schema="string", schema='),
-        (lambda app, o: o.repartition(0), "repartition .*a number from 1 up"),
-        (lambda app, o: o.peek(3), "peek .*3 is no function"),
+        (lambda app, o: o.repartition(0), "repartition .*is invalid; use an integer of at least 1"),
+        (lambda app, o: o.peek(3), "peek .*3 is not a function"),
         (lambda app, o: o.print("a b"), "print .*label 'a b'"),
-        (lambda app, o: o.process(dict, schema="int"), r"makes no st\.Processor"),
-        (lambda app, o: o.process(Silent, schema="int"), r"Silent has no process\(self, record\)"),
+        (lambda app, o: o.process(dict, schema="int"), r"does not create an st\.Processor"),
+        (
+            lambda app, o: o.process(Silent, schema="int"),
+            r"Silent does not define process\(self, record\)",
+        ),
         (
             lambda app, o: table(app).join(table(app, "u"), how="right"),
-            "there are inner, left, outer",
+            "valid values: inner, left, outer",
         ),
         (
             lambda app, o: table(app).join(table(app, "u"), on=lambda t: t.id, how="outer"),
-            "there are inner, left$",
+            "valid values: inner, left$",
         ),
         (
             lambda app, o: table(app).join(
@@ -190,13 +199,13 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
             ),
             "join on .*the foreign key is double, the key of the other table string",
         ),
-        (lambda app, o: table(app).join(o), "a table joins a table"),
+        (lambda app, o: table(app).join(o), "a table joins only tables"),
         (
             lambda app, o: o.group_by_key().count().join(table(app)),
-            "join .*is aggregated already; put through",
+            "join .*is already aggregated; put through",
         ),
         (lambda app, o: o.join(table(app), lambda a, b: a.id, on=lambda v: v.id), "global_table"),
-        (lambda app, o: o.join(3, within="1 s"), "3 is no stream, table or global table"),
+        (lambda app, o: o.join(3, within="1 s"), "3 is not a stream, table or global table"),
         (
             lambda app, o: o.join(
                 app.global_table("g", value=ORDER), lambda a, b: a.id, on=lambda v: v.amount
@@ -205,7 +214,7 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
         ),
         (lambda app, o: o.join(o, lambda a, b: a.id), 'join .*within="5 minutes"'),
         (lambda app, o: o.join(o, within="1 s"), "both sides have id, item, amount"),
-        (lambda app, o: o.join(o, within="1 s", how="cross"), "there are inner, left, outer"),
+        (lambda app, o: o.join(o, within="1 s", how="cross"), "valid values: inner, left, outer"),
         (
             lambda app, o: o.select_key(lambda v: v.amount).join(o, within="1 s"),
             "keys differ: double and string; use select_key",
@@ -217,36 +226,36 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
         (lambda app, o: o.flat_map_values(lambda v: v.item), "must return a list"),
         (lambda app, o: o.to("x", value=st.Long), "cannot be written as long"),
         (build_merge_of_others, r"values differ: \(id string, .*\) and string"),
-        (lambda app, o: o.to("orders"), "topic 'orders' is read here, too: it would never end"),
+        (lambda app, o: o.to("orders"), "would read topic 'orders' as well, so it would never end"),
         (
             lambda app, o: (
                 o.group_by_key().count().to_stream().merge(o.group_by_key().count().to_stream())
             ),
-            r"merge .*a query has one state: put through\(topic\) behind one",
+            r"merge .*a query can have only one; put through\(topic\) after one",
         ),
-        (build_two_sinks, "topic 'x' is written already"),
-        (build_second_aggregate, "is aggregated already; put through"),
-        (lambda app, o: app.stream("t", value="json"), "value='json' is no serde"),
+        (build_two_sinks, "topic 'x' is already written"),
+        (build_second_aggregate, "is already aggregated; put through"),
+        (lambda app, o: app.stream("t", value="json"), "value='json' is not a serde"),
         (lambda app, o: app.stream("t", value=st.Json), r"value=st\.Json needs the columns"),
         (lambda app, o: app.table("t", value=st.Json()), r"value=st\.Json needs the columns"),
-        (lambda app, o: o.to("t", value="json"), "value='json' is no serde"),
+        (lambda app, o: o.to("t", value="json"), "value='json' is not a serde"),
         (
             lambda app, o: app.stream("t", bad_records="ignore"),
-            r"there are stop, drop, st.DeadLetter\(topic\)",
+            r"valid values: stop, drop, st.DeadLetter\(topic\)",
         ),
         (
             lambda app, o: app.table("t", value=ORDER, bad_records=st.DeadLetter("x")),
-            "there are stop, drop$",
+            "valid values: stop, drop$",
         ),
         (
             lambda app, o: o.deduplicate(lambda v: f"{v.id}", within="1 s"),
             "deduplicate .*would run in Python",
         ),
-        (lambda app, o: app.explain(), "writes nothing"),
+        (lambda app, o: app.explain(), "writes no topic"),
         (lambda app, o: st.App("a b"), "App name 'a b'"),
-        (lambda app, o: st.Json("id strin"), "'strin' is no type; types: bigint, binary"),
+        (lambda app, o: st.Json("id strin"), "'strin' is not a type; types: bigint, binary"),
         (lambda app, o: st.Json("id string, id int"), "'id' twice"),
-        (lambda app, o: st.tumbling("1 lightyear"), 'write it as "10 seconds"'),
+        (lambda app, o: st.tumbling("1 lightyear"), 'is invalid. Use "10 seconds"'),
         (lambda app, o: st.tumbling("0 s"), "size must be at least 1 milliseconds"),
         (lambda app, o: st.hopping("1 s", every="2 s"), "longer than size"),
     ],
@@ -329,7 +338,7 @@ def test_durations() -> None:
     assert duration_ms("1 minute 30 seconds", name="x") == 90_000
     assert duration_ms("500ms", name="x") == 500
     assert duration_ms(timedelta(hours=2), name="x") == 7_200_000
-    assert [spelled(each) for each in (0, 1, 1000, 90_000, 120_000, 86_400_000)] == [
+    assert [format_duration(each) for each in (0, 1, 1000, 90_000, 120_000, 86_400_000)] == [
         "0 seconds",
         "1 milliseconds",
         "1 second",

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import ottla.streams as st
-from ottla.streams.plan.shapes import parse_record, plain
-from ottla.streams.plan.tracing import InPython, Traced, spelled, trace
+from ottla.streams.plan.shapes import parse_record_shape, plain_shape
+from ottla.streams.plan.tracing import InPython, Traced, format_function, trace
 
-KEY = plain("string")
-VALUE = parse_record("id string, item string, amount double, n int, big bigint, ok boolean")
+KEY = plain_shape("string")
+VALUE = parse_record_shape("id string, item string, amount double, n int, big bigint, ok boolean")
 LIMIT = 10
 limits = [10]
 
@@ -50,7 +50,7 @@ def test_functions_whose_meaning_spark_shares_become_columns(
 ) -> None:
     made = traced(function)
     assert isinstance(made, Traced), made
-    assert spelled(made) == text
+    assert format_function(made) == text
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_other_functions_run_in_python_and_say_why(
     if not hasattr(function, "__code__"):
         function = type("Call", (), {"__call__": lambda self, o: True})()
     made = traced(function)
-    assert isinstance(made, InPython), spelled(made)
+    assert isinstance(made, InPython), format_function(made)
     assert reason in made.reason
 
 

@@ -91,10 +91,12 @@ class ByStreamTime(st.Processor):
 
 
 def test_a_processor_without_on_wall_clock_has_no_clock() -> None:
-    with pytest.raises(TypeError, match="ByStreamTime asks for the clock on the wall, but has no"):
+    with pytest.raises(TypeError, match="ByStreamTime uses the wall clock, but does not define"):
         Processing(ByStreamTime).run({}, Batch(["k"], [0], [0], [0]), 0)
     stream = st.App("no-clock").stream("in", value=st.String)
-    with pytest.raises(st.TopologyError, match="clock='5 s': ByStreamTime has no on_wall_clock"):
+    with pytest.raises(
+        st.TopologyError, match="clock='5 s' needs on_wall_clock, which ByStreamTime does not"
+    ):
         stream.process(ByStreamTime, schema="string", clock="5 s")
     with pytest.raises(st.TopologyError, match="clock must be at least 100 milliseconds"):
         stream.process(Watch, schema="string", clock="1 ms")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ottla.testing.simulation.network import SimulatedNetwork
-from ottla.testing.simulation.scheduler import NothingLeft, Scheduler
+from ottla.testing.simulation.scheduler import Deadlock, Scheduler
 
 
 class Echo(asyncio.Protocol):
@@ -71,7 +71,7 @@ def test_waiting_for_what_nobody_brings_is_told() -> None:
     async def wait() -> None:
         await asyncio.get_running_loop().create_future()
 
-    with pytest.raises(NothingLeft):
+    with pytest.raises(Deadlock):
         scheduler.run(wait())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from ottla.wire.records.compression import NAMES
-from ottla.wire.records.record import Header, Record
+from ottla.wire.records.record import BatchRecord, Header
 
 codecs = st.sampled_from(NAMES)
 contents = st.binary(max_size=40) | st.integers(64, 20_000).map(lambda size: b"v" * size)
@@ -16,7 +16,7 @@ timestamps = st.integers(-1, 4_102_444_800_000)
 
 
 @st.composite
-def records(draw: st.DrawFn, base_offset: int = 0, max_size: int = 20) -> list[Record]:
+def records(draw: st.DrawFn, base_offset: int = 0, max_size: int = 20) -> list[BatchRecord]:
     """Draw records with consecutive offsets."""
     drawn = draw(
         st.lists(
@@ -25,14 +25,16 @@ def records(draw: st.DrawFn, base_offset: int = 0, max_size: int = 20) -> list[R
             max_size=max_size,
         )
     )
-    return [Record(base_offset + index, *fields) for index, fields in enumerate(drawn)]
+    return [BatchRecord(base_offset + index, *fields) for index, fields in enumerate(drawn)]
 
 
 EXAMPLE = [
-    Record(0, 1_700_000_000_000, b"key", b"value", (("trace", b"1"), ("empty", b""), ("no", None))),
-    Record(1, 1_699_999_999_000, None, b"x" * 5_000, ()),
-    Record(2, 1_700_000_086_400, b"gone", None, ()),
-    Record(3, 1_700_000_000_000, b"", b"", (("ключ", b"\xff"),)),
+    BatchRecord(
+        0, 1_700_000_000_000, b"key", b"value", (("trace", b"1"), ("empty", b""), ("no", None))
+    ),
+    BatchRecord(1, 1_699_999_999_000, None, b"x" * 5_000, ()),
+    BatchRecord(2, 1_700_000_086_400, b"gone", None, ()),
+    BatchRecord(3, 1_700_000_000_000, b"", b"", (("ключ", b"\xff"),)),
 ]
 """Nulls, empty values, headers, a long value, and timestamps out of order.
 

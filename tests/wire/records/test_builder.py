@@ -24,7 +24,7 @@ from ottla.wire.records.builder import (
     read_end_txn_marker,
 )
 from ottla.wire.records.errors import CorruptBatch
-from ottla.wire.records.record import Record, iter_records
+from ottla.wire.records.record import BatchRecord, iter_records
 
 
 def test_a_batch_says_what_it_was_built_with() -> None:
@@ -51,7 +51,7 @@ def test_a_batch_says_what_it_was_built_with() -> None:
 
 
 @given(records())
-def test_plain_fields_build_the_same_batch_as_records(originals: list[Record]) -> None:
+def test_plain_fields_build_the_same_batch_as_records(originals: list[BatchRecord]) -> None:
     plain = [(r.key, r.value, list(r.headers), r.timestamp) for r in originals]
     assert build_batch(plain) == build_batch(iter(originals))
 
@@ -136,7 +136,9 @@ def test_sealing_sets_length_and_crc() -> None:
 
 
 @given(records(), codecs)
-def test_records_added_one_by_one_make_the_same_batch(originals: list[Record], codec: str) -> None:
+def test_records_added_one_by_one_make_the_same_batch(
+    originals: list[BatchRecord], codec: str
+) -> None:
     builder = BatchBuilder(1 << 30)
     for record in originals:
         assert builder.append(record.key, record.value, record.timestamp, record.headers)

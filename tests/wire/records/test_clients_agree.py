@@ -15,7 +15,7 @@ from tests.wire.records.strategies import EXAMPLE, codecs, records
 from ottla.wire.records.batch import read_header, validate
 from ottla.wire.records.builder import build_batch, end_txn_marker
 from ottla.wire.records.compression import NAMES
-from ottla.wire.records.record import Record, check_records, iter_records
+from ottla.wire.records.record import BatchRecord, check_records, iter_records
 
 CLIENTS = {"kafka-python": kafka_python_records, "aiokafka": aiokafka_records}
 every_client = pytest.mark.parametrize("client", CLIENTS)
@@ -32,7 +32,7 @@ def skip_unless_known(client: str, codec: str) -> None:
         pytest.skip("kafka-python has no snappy without python-snappy")
 
 
-def built_by(client: str, originals: Iterable[Record], codec: str) -> bytes:
+def built_by(client: str, originals: Iterable[BatchRecord], codec: str) -> bytes:
     builder = CLIENTS[client].DefaultRecordBatchBuilder(
         magic=2,
         compression_type=NAMES.index(codec),
@@ -53,10 +53,10 @@ def built_by(client: str, originals: Iterable[Record], codec: str) -> bytes:
     return bytes(builder.build())
 
 
-def read_by(client: str, batch: bytes) -> list[Record]:
+def read_by(client: str, batch: bytes) -> list[BatchRecord]:
     theirs: Any = CLIENTS[client].DefaultRecordBatch(batch)
     assert theirs.validate_crc()
-    return [Record(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs]
+    return [BatchRecord(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs]
 
 
 @every_client
@@ -81,14 +81,14 @@ def test_our_batches_read_the_same_there(client: str, codec: str) -> None:
     assert read_by(client, batch) == EXAMPLE
 
 
-def with_known_timestamps(originals: list[Record]) -> list[Record]:
+def with_known_timestamps(originals: list[BatchRecord]) -> list[BatchRecord]:
     """Replace negative timestamps: kafka-python treats a first timestamp of -1 as not set yet."""
     return [record._replace(timestamp=max(record.timestamp, 0)) for record in originals]
 
 
 @settings(max_examples=50)
 @given(records(), codecs)
-def test_any_batch_reads_the_same_in_all_three(originals: list[Record], codec: str) -> None:
+def test_any_batch_reads_the_same_in_all_three(originals: list[BatchRecord], codec: str) -> None:
     originals = with_known_timestamps(originals)
     ours = build_batch(originals, compression=codec)
     for client in (client for client in CLIENTS if knows(client, codec)):
@@ -99,7 +99,7 @@ def test_any_batch_reads_the_same_in_all_three(originals: list[Record], codec: s
 
 @settings(max_examples=50)
 @given(records())
-def test_uncompressed_batches_are_the_same_bytes_in_all_three(originals: list[Record]) -> None:
+def test_uncompressed_batches_are_the_same_bytes_in_all_three(originals: list[BatchRecord]) -> None:
     originals = with_known_timestamps(originals)
     ours = build_batch(originals, producer_id=17, producer_epoch=2, base_sequence=5)
     for client in CLIENTS:

@@ -23,7 +23,7 @@ TABLES = [
 def test_every_table_parses_and_names_types_that_can_be_read(tables: str) -> None:
     known = {"{}", "[]", "bool", "string", "bytes", "uuid", *internal._NUMBERS}
 
-    def check(fields: tuple[internal.Field, ...]) -> None:
+    def check(fields: tuple[internal.SchemaField, ...]) -> None:
         for field in fields:
             assert field.type in known or field.type.removeprefix("[]") in known, field
             assert (field.type in ("{}", "[]")) == bool(field.fields), field

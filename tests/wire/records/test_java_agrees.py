@@ -13,7 +13,7 @@ import pytest
 from ottla.wire.records.batch import read_header, validate
 from ottla.wire.records.builder import build_batch, end_txn_marker, read_end_txn_marker
 from ottla.wire.records.compression import NAMES
-from ottla.wire.records.record import Record, iter_records
+from ottla.wire.records.record import BatchRecord, iter_records
 from ottla.wire.records.rewrite import emptied, retain_records, with_delete_horizon
 
 JAVA = {
@@ -21,12 +21,12 @@ JAVA = {
     for name, batch in json.loads(Path(__file__).with_name("java_batches.json").read_text()).items()
 }
 RECORDS = [
-    Record(
+    BatchRecord(
         50, 1_700_000_000_000, b"key", b"value", (("trace", b"1"), ("empty", b""), ("no", None))
     ),
-    Record(51, 1_699_999_999_000, None, b"x" * 300, ()),
-    Record(52, 1_700_000_086_400, b"gone", None, ()),
-    Record(53, 1_700_000_000_000, b"", b"", (("ключ", b"\xff"),)),
+    BatchRecord(51, 1_699_999_999_000, None, b"x" * 300, ()),
+    BatchRecord(52, 1_700_000_086_400, b"gone", None, ()),
+    BatchRecord(53, 1_700_000_000_000, b"", b"", (("ключ", b"\xff"),)),
 ]
 HORIZON = 1_700_086_900_000
 

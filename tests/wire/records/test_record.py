@@ -15,7 +15,7 @@ from ottla.wire.records.builder import build_batch, encode_record
 from ottla.wire.records.errors import BatchError, CorruptBatch, InvalidBatch
 from ottla.wire.records.record import (
     MAX_RECORD_ERRORS,
-    Record,
+    BatchRecord,
     check_records,
     decode_records,
     iter_keys,
@@ -35,7 +35,7 @@ def batch_of(section: bytes, count: int, last_delta: int | None = None) -> bytea
     return seal(batch)
 
 
-def read_all(batch: bytes | bytearray) -> list[Record]:
+def read_all(batch: bytes | bytearray) -> list[BatchRecord]:
     return list(iter_records(batch, read_header(batch)))
 
 
@@ -74,7 +74,7 @@ def test_varints_beyond_64_bits_are_refused(encoded: bytes) -> None:
 
 @given(records(), codecs, st.integers(0, 2**62))
 def test_records_come_back_with_every_codec(
-    originals: list[Record], codec: str, base_offset: int
+    originals: list[BatchRecord], codec: str, base_offset: int
 ) -> None:
     batch = build_batch(originals, base_offset=base_offset, compression=codec)
     header = read_header(batch)
@@ -88,7 +88,7 @@ def test_records_come_back_with_every_codec(
 
 
 @given(records(), codecs)
-def test_a_span_is_exactly_one_record(originals: list[Record], codec: str) -> None:
+def test_a_span_is_exactly_one_record(originals: list[BatchRecord], codec: str) -> None:
     batch = build_batch(originals, base_offset=7, compression=codec)
     header = read_header(batch)
     data = read_records(batch, header)
@@ -270,7 +270,7 @@ def test_random_bytes_as_records_only_ever_raise_batch_errors(
 
 @given(records(max_size=4), st.data())
 def test_both_walks_over_damaged_records_agree(
-    originals: list[Record], data: st.DataObject
+    originals: list[BatchRecord], data: st.DataObject
 ) -> None:
     plain = [record._replace(headers=()) for record in originals]
     batch = bytearray(build_batch(plain))

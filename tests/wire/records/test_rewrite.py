@@ -10,7 +10,7 @@ from tests.wire.records.strategies import EXAMPLE, codecs, records, timestamps
 from ottla.wire.records.batch import BatchHeader, read_header, validate
 from ottla.wire.records.builder import build_batch
 from ottla.wire.records.compression import NAMES, codec_id
-from ottla.wire.records.record import Record, iter_records
+from ottla.wire.records.record import BatchRecord, iter_records
 from ottla.wire.records.rewrite import (
     emptied,
     retain_records,
@@ -61,7 +61,7 @@ def test_a_batch_can_be_compressed_otherwise(source: str, target: str) -> None:
 
 @given(records(), codecs, timestamps, st.booleans())
 def test_a_delete_horizon_leaves_every_record_as_it_was(
-    originals: list[Record], codec: str, horizon: int, append_time: bool
+    originals: list[BatchRecord], codec: str, horizon: int, append_time: bool
 ) -> None:
     batch = build_batch(originals, compression=codec, timestamp_type=int(append_time), **PRODUCER)
     before = list(iter_records(batch, read_header(batch)))
@@ -75,7 +75,7 @@ def test_a_delete_horizon_leaves_every_record_as_it_was(
 
 @given(records(), codecs, st.data())
 def test_kept_records_keep_their_offsets_and_the_batch_its_span(
-    originals: list[Record], codec: str, data: st.DataObject
+    originals: list[BatchRecord], codec: str, data: st.DataObject
 ) -> None:
     batch = build_batch(originals, base_offset=50, compression=codec, **PRODUCER)
     first = read_header(batch)

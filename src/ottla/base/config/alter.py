@@ -30,7 +30,7 @@ from ottla.base.config.definition import (
     format_value,
     split_list,
 )
-from ottla.base.config.not_honoured import no_effect, not_needed
+from ottla.base.config.unused_properties import no_effect, not_needed
 from ottla.base.errors import ErrorCode, KafkaError
 
 

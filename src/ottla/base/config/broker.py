@@ -26,7 +26,7 @@ from ottla.base.config.listener import (
     check_protocols,
     client_listeners,
 )
-from ottla.base.config.not_honoured import no_effect, not_needed, refusal, shown_only
+from ottla.base.config.unused_properties import no_effect, not_needed, refusal, shown_only
 from ottla.base.config.validator import Value
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 
@@ -68,7 +68,7 @@ class BrokerConfig(BrokerAttributes):
             raise parsed.errors[0]
         self._values: dict[str, Value] = {key.name: key.default for key in BROKER}
         self._values.update(parsed.values)
-        self._settle_node_id(parsed.values)
+        self._resolve_node_id(parsed.values)
         self._set_attributes()
         check_together(self)
         self._frozen = True
@@ -161,7 +161,7 @@ class BrokerConfig(BrokerAttributes):
         texts = {**self.static, **self.dynamic_default, **self.dynamic_broker}
         return f"BrokerConfig({texts!r})"
 
-    def _settle_node_id(self, explicit: Mapping[str, Value]) -> None:
+    def _resolve_node_id(self, explicit: Mapping[str, Value]) -> None:
         if "broker.id" in explicit and "node.id" not in explicit:
             broker_id = explicit["broker.id"]
             if isinstance(broker_id, int) and broker_id >= 0:
@@ -185,8 +185,8 @@ class BrokerConfig(BrokerAttributes):
     def _client_listeners(self) -> list[Listener]:
         listeners = self._for_clients("listeners")
         if not listeners:
-            given = self.text("listeners")
-            raise ConfigError("listeners", given, "must have a listener for clients")
+            configured = self.text("listeners")
+            raise ConfigError("listeners", configured, "must have a listener for clients")
         check_ports("listeners", listeners)
         check_protocols(listeners, self.listener_security_protocol_map)
         return listeners

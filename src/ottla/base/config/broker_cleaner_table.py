@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.base.config.aliases import BOOLEAN, CLUSTER_WIDE, DOUBLE, HIGH, INT, LONG, MEDIUM
 from ottla.base.config.definition import (
     DAY_MS,
     DOUBLE_MAX,
@@ -13,7 +14,6 @@ from ottla.base.config.definition import (
     ConfigKey,
 )
 from ottla.base.config.validator import AtLeast, Between
-from ottla.base.config.vocabulary import BOOLEAN, CLUSTER_WIDE, DOUBLE, HIGH, INT, LONG, MEDIUM
 
 CLEANER_KEYS = [
     ConfigKey(

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from ottla.base.config.aliases import (
+    CLUSTER_WIDE,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    MEDIUM,
+    SHORT,
+    STRING,
+)
 from ottla.base.config.definition import (
     INT_MAX,
     KIB,
@@ -12,16 +22,6 @@ from ottla.base.config.definition import (
 )
 from ottla.base.config.topic_table import MAX_MESSAGE_BYTES
 from ottla.base.config.validator import AtLeast, OneOf, each_one_of
-from ottla.base.config.vocabulary import (
-    CLUSTER_WIDE,
-    HIGH,
-    INT,
-    LIST,
-    LONG,
-    MEDIUM,
-    SHORT,
-    STRING,
-)
 
 CLASSIC_GROUP_KEYS = [
     ConfigKey(

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from ottla.base.config.aliases import (
+    BOOLEAN,
+    CLUSTER_WIDE,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    MEDIUM,
+    STRING,
+)
 from ottla.base.config.definition import (
     HOUR_MS,
     LONG_MAX,
@@ -22,17 +33,6 @@ from ottla.base.config.topic_table import (
     ZSTD_LEVEL,
 )
 from ottla.base.config.validator import AtLeast, NonEmpty, each_one_of, one_of
-from ottla.base.config.vocabulary import (
-    BOOLEAN,
-    CLUSTER_WIDE,
-    HIGH,
-    INT,
-    LIST,
-    LONG,
-    LOW,
-    MEDIUM,
-    STRING,
-)
 
 DEFAULT_LOG_DIR = "ottla-data"
 """Default data directory, relative to the working directory.

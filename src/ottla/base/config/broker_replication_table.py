@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.base.config.definition import KIB, LONG_MAX, MIB, SECOND_MS, ConfigKey
-from ottla.base.config.validator import AtLeast
-from ottla.base.config.vocabulary import (
+from ottla.base.config.aliases import (
     BOOLEAN,
     CLUSTER_WIDE,
     HIGH,
@@ -14,6 +12,8 @@ from ottla.base.config.vocabulary import (
     MEDIUM,
     STRING,
 )
+from ottla.base.config.definition import KIB, LONG_MAX, MIB, SECOND_MS, ConfigKey
+from ottla.base.config.validator import AtLeast
 
 REPLICA_KEYS = [
     ConfigKey(

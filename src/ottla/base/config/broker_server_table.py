@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.base.config.definition import INT_MAX, KIB, MIB, MINUTE_MS, SECOND_MS, ConfigKey
-from ottla.base.config.validator import AtLeast, HostLimits, NonEmpty, one_of
-from ottla.base.config.vocabulary import (
+from ottla.base.config.aliases import (
     BOOLEAN,
     CLUSTER_WIDE,
     HIGH,
@@ -15,6 +13,8 @@ from ottla.base.config.vocabulary import (
     MEDIUM,
     STRING,
 )
+from ottla.base.config.definition import INT_MAX, KIB, MIB, MINUTE_MS, SECOND_MS, ConfigKey
+from ottla.base.config.validator import AtLeast, HostLimits, NonEmpty, one_of
 
 DEFAULT_LISTENER = "PLAINTEXT://127.0.0.1:9092"
 """Default listener. Only clients on the same machine can connect to it."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ottla.base.config.aliases import CLUSTER_WIDE, HIGH, INT, LIST, LOW, MEDIUM, SHORT
 from ottla.base.config.definition import KIB, MIB, MINUTE_MS, SECOND_MS, ConfigKey
 from ottla.base.config.topic_table import MAX_MESSAGE_BYTES
 from ottla.base.config.validator import AtLeast, Between, NonEmpty
-from ottla.base.config.vocabulary import CLUSTER_WIDE, HIGH, INT, LIST, LOW, MEDIUM, SHORT
 
 SHARE_GROUP_KEYS = [
     ConfigKey(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.base.config.aliases import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LOW, SHORT
 from ottla.base.config.definition import (
     DAY_MS,
     HOUR_MS,
@@ -11,7 +12,6 @@ from ottla.base.config.definition import (
     ConfigKey,
 )
 from ottla.base.config.validator import AtLeast
-from ottla.base.config.vocabulary import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LOW, SHORT
 
 TRANSACTION_KEYS = [
     ConfigKey(

@@ -103,13 +103,13 @@ def describe_broker(
 ) -> list[ConfigEntry]:
     """Return all properties of a broker, sorted by name."""
     broker = broker_config.with_dynamic(dynamic_default, dynamic_broker)
-    given = {*broker.static, *dynamic_default, *dynamic_broker}
+    names = {*broker.static, *dynamic_default, *dynamic_broker}
     entries = [
         _entry(key, broker.text(key.name), _broker_layers(broker, key.name))
         for key in BROKER
-        if not key.internal or key.name in given
+        if not key.internal or key.name in names
     ]
-    entries.extend(_untold(name, broker) for name in given if name not in BROKER)
+    entries.extend(_unknown_entry(name, broker) for name in names if name not in BROKER)
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -167,11 +167,11 @@ def _broker_layers(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
 
 def _with_both_ids(static: Mapping[str, str]) -> Mapping[str, str]:
     """Return the static layer with both `node.id` and `broker.id`, which are one property."""
-    given = static.get("node.id", static.get("broker.id"))
-    return static if given is None else {**static, "node.id": given, "broker.id": given}
+    node_id = static.get("node.id", static.get("broker.id"))
+    return static if node_id is None else {**static, "node.id": node_id, "broker.id": node_id}
 
 
-def _untold(name: str, broker: BrokerConfig) -> ConfigEntry:
+def _unknown_entry(name: str, broker: BrokerConfig) -> ConfigEntry:
     return _entry(_unknown_key(name), None, _broker_layers(broker, name))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.base.config.aliases import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING
 from ottla.base.config.definition import (
     DAY_MS,
     HOUR_MS,
@@ -22,7 +23,6 @@ from ottla.base.config.validator import (
     each_one_of,
     one_of,
 )
-from ottla.base.config.vocabulary import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING
 
 COMPACT = "compact"
 DELETE = "delete"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.delayed_response import DelayedResponse
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
-from ottla.broker.parked_request import ParkedRequest
-from ottla.core.coordinator import Producer
+from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.txn.events import AddPartitionsRequested
 
 if TYPE_CHECKING:
@@ -45,21 +45,21 @@ def _add(broker: Broker, context: RequestContext, request: Any) -> Response:
         return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
     def finish(body: Body) -> Body:
-        return _answer(body["error_code"], context.api_version)
+        return _response(body["error_code"], context.api_version)
 
-    parked = ParkedRequest(lambda code: _answer(code, context.api_version), finish)
+    delayed = DelayedResponse(lambda code: _response(code, context.api_version), finish)
     broker.transaction_coordinator.add_partitions(
         AddPartitionsRequested(
-            parked,
+            delayed,
             request.transactional_id,
-            Producer(request.producer_id, request.producer_epoch),
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             frozenset({TopicPartition(OFFSETS_TOPIC, index)}),
         )
     )
-    return parked.response()
+    return delayed.response()
 
 
-def _answer(code: ErrorCode, version: int) -> Body:
+def _response(code: ErrorCode, version: int) -> Body:
     if code == ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     return {"error_code": code}

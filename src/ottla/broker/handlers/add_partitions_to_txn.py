@@ -19,8 +19,8 @@ from ottla.base.cluster import INTERNAL_TOPICS
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequests
-from ottla.core.coordinator import Producer, Token
+from ottla.broker.delayed_response import DelayedResponses
+from ottla.core.coordinator import ProducerIdAndEpoch, Token
 from ottla.core.txn.events import AddPartitionsRequested, VerifyRequested
 
 if TYPE_CHECKING:
@@ -34,28 +34,30 @@ _FIRST_WITH_FENCED = 2
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     version = context.api_version
     if version >= _FIRST_BATCHED:
-        parked = ParkedRequests(lambda results: {"results_by_transaction": results})
-        for asked in request.transactions:
-            producer = Producer(asked.producer_id, asked.producer_epoch)
-            _Question(broker, version, asked.transactional_id, producer, asked.topics).ask(
-                parked, verify_only=asked.verify_only
-            )
-        return parked.response()
-    parked = ParkedRequests(
+        delayed = DelayedResponses(lambda results: {"results_by_transaction": results})
+        for transaction in request.transactions:
+            producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+            _TransactionRequest(
+                broker, version, transaction.transactional_id, producer, transaction.topics
+            ).submit(delayed, verify_only=transaction.verify_only)
+        return delayed.response()
+    delayed = DelayedResponses(
         lambda results: {"results_by_topic_v3_and_below": results[0]["topic_results"]}
     )
-    producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-    _Question(
+    producer = ProducerIdAndEpoch(
+        request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+    )
+    _TransactionRequest(
         broker,
         version,
         request.v3_and_below_transactional_id,
         producer,
         request.v3_and_below_topics,
-    ).ask(parked, verify_only=False)
-    return parked.response()
+    ).submit(delayed, verify_only=False)
+    return delayed.response()
 
 
-class _Question:
+class _TransactionRequest:
     """The request for one transaction."""
 
     def __init__(
@@ -63,7 +65,7 @@ class _Question:
         broker: Broker,
         version: int,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         topics: Sequence[Any],
     ) -> None:
         self._broker = broker
@@ -74,15 +76,15 @@ class _Question:
             TopicPartition(topic.name, index) for topic in topics for index in topic.partitions
         ]
 
-    def ask(self, parked: ParkedRequests, *, verify_only: bool) -> None:
-        refused = self._refused()
-        if refused:
+    def submit(self, delayed: DelayedResponses, *, verify_only: bool) -> None:
+        rejected = self._rejected()
+        if rejected:
             attempted = dict.fromkeys(self._keys, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            parked.add(self._result({**attempted, **refused}))
+            delayed.add_body(self._result({**attempted, **rejected}))
         elif not self._id:
-            parked.add(self._all(ErrorCode.INVALID_REQUEST))
+            delayed.add_body(self._all(ErrorCode.INVALID_REQUEST))
         else:
-            token = _Finished(self, parked.part(self._all))
+            token = _TransactionToken(self, delayed.add_pending(self._all))
             self._submit(token, verify_only)
 
     def _submit(self, token: Token, verify_only: bool) -> None:
@@ -95,15 +97,15 @@ class _Question:
             AddPartitionsRequested(token, self._id, self._producer, keys, client_version=version)
         )
 
-    def _refused(self) -> dict[TopicPartition, ErrorCode]:
-        refused: dict[TopicPartition, ErrorCode] = {}
+    def _rejected(self) -> dict[TopicPartition, ErrorCode]:
+        rejected: dict[TopicPartition, ErrorCode] = {}
         for key in self._keys:
             topic = self._broker.image.topics.get(key.topic)
             if key.topic in INTERNAL_TOPICS and self._version < _FIRST_BATCHED:
-                refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                rejected[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif topic is None or not 0 <= key.partition < len(topic.partitions):
-                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return refused
+                rejected[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return rejected
 
     def finish(self, body: Body) -> Body:
         if "errors" in body:
@@ -118,8 +120,8 @@ class _Question:
     def _result(self, codes: dict[TopicPartition, ErrorCode]) -> Body:
         topics: dict[str, list[Body]] = {}
         for key, code in codes.items():
-            told = {"partition_index": key.partition, "partition_error_code": code}
-            topics.setdefault(key.topic, []).append(told)
+            result = {"partition_index": key.partition, "partition_error_code": code}
+            topics.setdefault(key.topic, []).append(result)
         return {
             "transactional_id": self._id,
             "topic_results": [
@@ -128,17 +130,17 @@ class _Question:
         }
 
 
-class _Finished:
+class _TransactionToken:
     """A token that converts the coordinator's reply and passes it on."""
 
-    __slots__ = ("_question", "_token")
+    __slots__ = ("_request", "_token")
 
-    def __init__(self, question: _Question, token: Token) -> None:
-        self._question = question
+    def __init__(self, request: _TransactionRequest, token: Token) -> None:
+        self._request = request
         self._token = token
 
     def reply(self, body: Body) -> None:
-        self._token.reply(self._question.finish(body))
+        self._token.reply(self._request.finish(body))
 
     def fail(self, error: Any) -> None:
         self._token.fail(error)

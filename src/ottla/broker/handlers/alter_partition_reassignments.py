@@ -30,19 +30,19 @@ async def handle(broker: TopicsBroker, context: RequestContext, request: Any) ->
         for topic in request.topics
         for each in topic.partitions
     ]
-    answer: Body = {"allow_replication_factor_change": may_change, "responses": []}
+    response: Body = {"allow_replication_factor_change": may_change, "responses": []}
     try:
         decisions = await broker.controller.alter_reassignments(
             requested, may_change_factor=may_change, timeout_ms=request.timeout_ms
         )
     except KafkaError as error:
-        return {**answer, **error_fields(error)}
+        return {**response, **error_fields(error)}
     topics: dict[str, list[Body]] = {}
     for decision in decisions:
-        told = {
+        result = {
             "partition_index": decision.partition.partition,
             **error_fields(decision.error),
         }
-        topics.setdefault(decision.partition.topic, []).append(told)
-    responses = [{"name": name, "partitions": told} for name, told in topics.items()]
-    return {**answer, "error_code": ErrorCode.NONE, "error_message": None, "responses": responses}
+        topics.setdefault(decision.partition.topic, []).append(result)
+    responses = [{"name": name, "partitions": result} for name, result in topics.items()]
+    return {**response, "error_code": ErrorCode.NONE, "error_message": None, "responses": responses}

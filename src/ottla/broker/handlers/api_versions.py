@@ -63,8 +63,8 @@ class ApiVersions:
             and _SOFTWARE.fullmatch(request.client_software_version)
         ):
             return {"error_code": ErrorCode.INVALID_REQUEST}
-        tell = getattr(broker, "features", None)
-        features: Features = NO_FEATURES if tell is None else tell()
+        get_features = getattr(broker, "features", None)
+        features: Features = NO_FEATURES if get_features is None else get_features()
         lowest = 0 if context.api_version >= _FIRST_WITH_LEVEL_ZERO else 1
         return {
             "error_code": ErrorCode.NONE,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.delayed_response import DelayedResponses
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
-from ottla.broker.parked_request import ParkedRequests
 from ottla.broker.topic_views import requested_operations
 from ottla.core.group.events import ConsumerDescribeRequested
 
@@ -27,16 +27,16 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     def finish(groups: list[Body]) -> Body:
         return {"groups": [{**group, "authorized_operations": operations} for group in groups]}
 
-    parked = ParkedRequests(finish)
+    delayed = DelayedResponses(finish)
     for group_id in request.group_ids:
         if not broker.group_coordinator.serves_consumer_protocol:
-            parked.add(_error(group_id, ErrorCode.UNSUPPORTED_VERSION))
+            delayed.add_body(_error(group_id, ErrorCode.UNSUPPORTED_VERSION))
         elif not group_id:
-            parked.add(_error(group_id, ErrorCode.INVALID_GROUP_ID))
+            delayed.add_body(_error(group_id, ErrorCode.INVALID_GROUP_ID))
         else:
-            token = parked.part(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
+            token = delayed.add_pending(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
             broker.group_coordinator.submit(ConsumerDescribeRequested(token, group_id))
-    return parked.response()
+    return delayed.response()
 
 
 def _error(group_id: str, code: ErrorCode) -> Body:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequest
+from ottla.broker.delayed_response import DelayedResponse
 from ottla.core.group.consumer_heartbeat import check
 from ottla.core.group.consumer_records import Assignment
 from ottla.core.group.events import ConsumerHeartbeat
@@ -37,9 +37,9 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     coordinator = broker.group_coordinator
     if not coordinator.serves_consumer_protocol:
         return _error(ErrorCode.UNSUPPORTED_VERSION)
-    parked = ParkedRequest(_error)
+    delayed = DelayedResponse(_error)
     event = ConsumerHeartbeat(
-        parked,
+        delayed,
         request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,
@@ -59,7 +59,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     except KafkaError as error:
         return {"error_code": error.code, "error_message": error.message}
     coordinator.submit(event)
-    return parked.response()
+    return delayed.response()
 
 
 def _owned(topics: list[Any] | None) -> Assignment | None:

@@ -14,7 +14,7 @@ from typing import Any
 from ottla.base.errors import KafkaError
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.topic_views import TopicsBroker, error_fields
-from ottla.core.controller.create_partitions import MorePartitions, PartitionsDecision
+from ottla.core.controller.create_partitions import PartitionIncrease, PartitionsDecision
 
 API_KEY = 37
 
@@ -34,8 +34,8 @@ async def handle(broker: TopicsBroker, context: RequestContext, request: Any) ->
     }
 
 
-def _more_partitions(topic: Any) -> MorePartitions:
+def _more_partitions(topic: Any) -> PartitionIncrease:
     assignments = topic.assignments
     if assignments is not None:
         assignments = [each.broker_ids for each in assignments]
-    return MorePartitions(topic.name, topic.count, assignments)
+    return PartitionIncrease(topic.name, topic.count, assignments)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequests
+from ottla.broker.delayed_response import DelayedResponses
 from ottla.core.group.events import DeleteRequested
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ API_KEY = 42
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
-    parked = ParkedRequests(lambda results: {"results": results})
+    delayed = DelayedResponses(lambda results: {"results": results})
     for group_id in dict.fromkeys(request.groups_names):
-        token = parked.part(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
+        token = delayed.add_pending(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
         broker.group_coordinator.submit(DeleteRequested(token, group_id))
-    return parked.response()
+    return delayed.response()
 
 
 def _error(group_id: str, code: ErrorCode) -> Body:

@@ -22,21 +22,23 @@ UNKNOWN = -1
 
 
 async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
-    answer = {
+    response = {
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_delete(broker, topic.name, asked) for asked in topic.partitions],
+                "partitions": [
+                    _delete(broker, topic.name, requested) for requested in topic.partitions
+                ],
             }
             for topic in request.topics
         ]
     }
     await broker.logs.write_checkpoints()
-    return answer
+    return response
 
 
-def _delete(broker: Broker, topic: str, asked: Any) -> Body:
-    index = asked.partition_index
+def _delete(broker: Broker, topic: str, requested: Any) -> Body:
+    index = requested.partition_index
     try:
         if topic in INTERNAL_TOPICS:
             raise KafkaError(
@@ -50,11 +52,11 @@ def _delete(broker: Broker, topic: str, asked: Any) -> Body:
                 ErrorCode.POLICY_VIOLATION,
                 f"{topic} is compacted; add delete to its cleanup.policy to delete records",
             )
-        offset = partition.high_watermark if asked.offset == ALL else asked.offset
+        offset = partition.high_watermark if requested.offset == ALL else requested.offset
         if not 0 <= offset <= partition.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     except KafkaError as error:
         return {"partition_index": index, "low_watermark": UNKNOWN, "error_code": error.code}
     log.advance_start_offset(offset)
-    partition.wake_waiters()
+    partition.wake_delayed_fetches()
     return {"partition_index": index, "low_watermark": log.log_start_offset}

@@ -18,7 +18,7 @@ from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.topic_views import (
     CLUSTER_OPERATIONS,
-    NOT_ASKED_FOR,
+    NOT_REQUESTED,
     TopicsBroker,
     reachable_brokers,
     requested_operations,
@@ -30,9 +30,9 @@ _CONTROLLERS = 2
 
 
 async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
-    await broker.controller.begun()
+    await broker.controller.wait_until_begun()
     if request.endpoint_type != _BROKERS:
-        return _refused(request.endpoint_type)
+        return _endpoint_type_error(request.endpoint_type)
     brokers = [
         {"broker_id": id, "host": host, "port": port, "rack": rack, "is_fenced": False}
         for id, host, port, rack in reachable_brokers(broker, context.listener)
@@ -56,7 +56,7 @@ async def handle(broker: TopicsBroker, context: RequestContext, request: Any) ->
 def _fenced(broker: TopicsBroker, listener: str) -> list[Body]:
     found = []
     for each in sorted(broker.image.brokers.values(), key=lambda each: each.id):
-        is_fenced = each.fenced or each.id in broker.image.silent
+        is_fenced = each.fenced or each.id in broker.image.presumed_dead
         if is_fenced and listener in each.endpoints:
             host, port = each.endpoints[listener]
             found.append(
@@ -71,7 +71,7 @@ def _fenced(broker: TopicsBroker, listener: str) -> list[Body]:
     return found
 
 
-def _refused(endpoint_type: int) -> Body:
+def _endpoint_type_error(endpoint_type: int) -> Body:
     if endpoint_type == _CONTROLLERS:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
         message = "This is a broker endpoint, but the request requires a controller endpoint."
@@ -84,5 +84,5 @@ def _refused(endpoint_type: int) -> Body:
         "endpoint_type": _BROKERS,
         "cluster_id": "",
         "brokers": [],
-        "cluster_authorized_operations": NOT_ASKED_FOR,
+        "cluster_authorized_operations": NOT_REQUESTED,
     }

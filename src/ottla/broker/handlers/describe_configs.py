@@ -40,8 +40,8 @@ def _result(broker: TopicsBroker, resource: Any, request: Any) -> Body:
     error, configs = None, []
     try:
         configs = _configs(broker, resource, request)
-    except KafkaError as refused:
-        error = refused
+    except KafkaError as caught:
+        error = caught
     return {
         **error_fields(error),
         "resource_type": resource.resource_type,
@@ -62,7 +62,7 @@ def _configs(broker: TopicsBroker, resource: Any, request: Any) -> list[Body]:
     if kind == ResourceType.BROKER and not name:
         return _described(broker_default_entries(broker), wanted, request)
     if kind == ResourceType.BROKER:
-        _check_is_here(broker, name)
+        _check_broker(broker, name)
         return _described(broker_entries(broker), wanted, request)
     if kind == ResourceType.GROUP:
         if not name:
@@ -70,7 +70,7 @@ def _configs(broker: TopicsBroker, resource: Any, request: Any) -> list[Body]:
         own = broker.image.group_configs.get(name, {})
         return _described(describe_group(broker.config, own), wanted, request)
     if kind == ResourceType.BROKER_LOGGER:
-        _check_is_here(broker, name)
+        _check_broker(broker, name)
         return [_logger(*each) for each in logger_levels().items() if wanted(each[0])]
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Resource type {kind} has no configs.")
 
@@ -83,7 +83,7 @@ def _topic(broker: TopicsBroker, name: str) -> list[ConfigEntry]:
     return topic_entries(broker, topic.configs)
 
 
-def _check_is_here(broker: TopicsBroker, name: str) -> None:
+def _check_broker(broker: TopicsBroker, name: str) -> None:
     if canonical_broker_name(name) != str(broker.node_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

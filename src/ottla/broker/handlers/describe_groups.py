@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequests
+from ottla.broker.delayed_response import DelayedResponses
 from ottla.broker.topic_views import requested_operations
 from ottla.core.group.classic import GroupState
 from ottla.core.group.events import DescribeRequested
@@ -28,25 +28,25 @@ GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     operations = requested_operations(request.include_authorized_operations, GROUP_OPERATIONS)
-    tells_not_found = context.api_version >= _FIRST_WITH_NOT_FOUND
+    reports_not_found = context.api_version >= _FIRST_WITH_NOT_FOUND
 
     def finish(groups: list[Body]) -> Body:
-        return {"groups": [_finished(group, operations, tells_not_found) for group in groups]}
+        return {"groups": [_finish_group(group, operations, reports_not_found) for group in groups]}
 
-    parked = ParkedRequests(finish)
+    delayed = DelayedResponses(finish)
     for group_id in request.groups:
-        token = parked.part(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
+        token = delayed.add_pending(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
         broker.group_coordinator.submit(DescribeRequested(token, group_id))
-    return parked.response()
+    return delayed.response()
 
 
 def _error(group_id: str, code: ErrorCode) -> Body:
     return {"group_id": group_id, "error_code": code}
 
 
-def _finished(group: Body, operations: int, tells_not_found: bool) -> Body:
+def _finish_group(group: Body, operations: int, reports_not_found: bool) -> Body:
     if group.get("error_code"):
         return group
-    if group["group_state"] == GroupState.DEAD.value and tells_not_found:
+    if group["group_state"] == GroupState.DEAD.value and reports_not_found:
         return {**group, "error_code": ErrorCode.GROUP_ID_NOT_FOUND}
     return {**group, "authorized_operations": operations, "error_message": None}

@@ -27,7 +27,7 @@ from ottla.broker.topic_views import (
     described_topic,
     unknown_topic,
 )
-from ottla.core.controller.topic_names import illegal_because
+from ottla.core.controller.topic_names import topic_name_error
 
 API_KEY = 75
 _NO_ELR: Body = {"eligible_leader_replicas": [], "last_known_elr": []}
@@ -35,12 +35,12 @@ _NO_ELR: Body = {"eligible_leader_replicas": [], "last_known_elr": []}
 
 def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
     cursor = request.cursor
-    asked = [topic.name for topic in request.topics]
+    requested = [topic.name for topic in request.topics]
     if cursor is not None and cursor.partition_index < 0:
-        return _refused(asked)
+        return _invalid_request(requested)
     first_name = "" if cursor is None else cursor.topic_name
     known = broker.image.topics
-    names = [name for name in sorted(set(asked) or known) if name >= first_name]
+    names = [name for name in sorted(set(requested) or known) if name >= first_name]
     start = 0 if cursor is None or names[:1] != [first_name] else cursor.partition_index
     limit = broker.config.max_request_partition_size_limit
     page = _Page(broker, context.listener, max(1, min(limit, request.response_partition_limit)))
@@ -67,7 +67,7 @@ class _Page:
             return False
         topic = self._broker.image.topics.get(name)
         if topic is None:
-            self.topics.append(_unknown(name))
+            self.topics.append(_unknown_topic(name))
             return True
         end = start + self._remaining
         self.topics.append(self._described(topic, start, end))
@@ -84,13 +84,13 @@ class _Page:
         return {**view, "partitions": partitions}
 
 
-def _unknown(name: str) -> Body:
+def _unknown_topic(name: str) -> Body:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if illegal_because(name) is not None:
+    if topic_name_error(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     return {**unknown_topic(code, name), "topic_authorized_operations": TOPIC_OPERATIONS}
 
 
-def _refused(names: list[str]) -> Body:
+def _invalid_request(names: list[str]) -> Body:
     topics = [unknown_topic(ErrorCode.INVALID_REQUEST, name) for name in names]
     return {"throttle_time_ms": 0, "topics": topics, "next_cursor": None}

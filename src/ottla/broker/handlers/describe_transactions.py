@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequests
+from ottla.broker.delayed_response import DelayedResponses
 from ottla.core.txn.events import DescribeRequested
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
             ]
         }
 
-    parked = ParkedRequests(finish)
+    delayed = DelayedResponses(finish)
     for transactional_id in ids:
         if transactional_id:
-            token = parked.part(_error)
+            token = delayed.add_pending(_error)
             broker.transaction_coordinator.submit(DescribeRequested(token, transactional_id))
         else:
-            parked.add(_error(ErrorCode.INVALID_REQUEST))
-    return parked.response()
+            delayed.add_body(_error(ErrorCode.INVALID_REQUEST))
+    return delayed.response()
 
 
 def _error(code: ErrorCode) -> Body:

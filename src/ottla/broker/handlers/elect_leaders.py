@@ -37,8 +37,8 @@ async def handle(broker: TopicsBroker, context: RequestContext, request: Any) ->
         return {"error_code": error.code, "replica_election_results": []}
     topics: dict[str, list[Body]] = {}
     for each in decisions:
-        told = {"partition_id": each.partition.partition, **error_fields(each.error)}
-        topics.setdefault(each.partition.topic, []).append(told)
+        result = {"partition_id": each.partition.partition, **error_fields(each.error)}
+        topics.setdefault(each.partition.topic, []).append(result)
     return {
         "error_code": ErrorCode.NONE,
         "replica_election_results": [

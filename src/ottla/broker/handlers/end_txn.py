@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequest
-from ottla.core.coordinator import Producer
+from ottla.broker.delayed_response import DelayedResponse
+from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.txn.events import EndRequested
 from ottla.core.txn.machine import EPOCH_BUMP_VERSION
 from ottla.core.txn.shard import NO_IDENTITY
@@ -29,39 +29,39 @@ _FIRST_WITH_BUMP = 5
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     version = context.api_version
     if not request.transactional_id:
-        return _refused(ErrorCode.INVALID_REQUEST, version)
+        return _error(ErrorCode.INVALID_REQUEST, version)
 
     def finish(body: Body) -> Body:
         code = body["error_code"]
-        return body if code == ErrorCode.NONE else _refused(code, version)
+        return body if code == ErrorCode.NONE else _error(code, version)
 
-    parked = ParkedRequest(lambda code: _refused(code, version), finish)
+    delayed = DelayedResponse(lambda code: _error(code, version), finish)
     event = EndRequested(
-        parked,
+        delayed,
         request.transactional_id,
-        Producer(request.producer_id, request.producer_epoch),
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         request.committed,
         client_version=EPOCH_BUMP_VERSION if version >= _FIRST_WITH_BUMP else 0,
     )
     coordinator = broker.transaction_coordinator
     if version >= _FIRST_WITH_BUMP and coordinator.wants_producer_id(event):
-        return _end_with_new_id(broker, version, event, parked)
+        return _end_with_new_id(broker, version, event, delayed)
     coordinator.submit(event)
-    return parked.response()
+    return delayed.response()
 
 
 async def _end_with_new_id(
-    broker: Broker, version: int, event: EndRequested, parked: ParkedRequest
+    broker: Broker, version: int, event: EndRequested, delayed: DelayedResponse
 ) -> Body | None:
     try:
         await broker.transaction_coordinator.submit_with_id(event)
     except KafkaError as error:
-        return _refused(error.code, version)
-    response = parked.response()
+        return _error(error.code, version)
+    response = delayed.response()
     return response if isinstance(response, dict) else await response  # type: ignore[misc]
 
 
-def _refused(code: ErrorCode, version: int) -> Body:
+def _error(code: ErrorCode, version: int) -> Body:
     if code == ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     return {**NO_IDENTITY, "error_code": code}

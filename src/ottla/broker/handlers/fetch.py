@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.partition import FetchWaiter, Partition
+from ottla.broker.partition import DelayedFetch, Partition
 from ottla.core.fetch_session import FetchPartition, FetchSession
 from ottla.core.replication.divergence import EpochEnd, diverges
 from ottla.storage.segment import WouldBlock
@@ -42,7 +42,7 @@ _FIRST_BY_ID = 13
 _FIRST_WITH_STORAGE_ERROR = 6
 _FIRST_WITH_ZSTD = 10
 _FIRST_WITH_LEADER = 16
-_FIRST_NEAR = 11
+_FIRST_WITH_RACK = 11
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
@@ -64,15 +64,15 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
 def _wanted(broker: Broker, request: Any, by_id: bool) -> Iterator[FetchPartition]:
     for topic in request.topics:
         name, topic_id = _identify(broker, topic, by_id)
-        for asked in topic.partitions:
+        for partition in topic.partitions:
             yield FetchPartition(
                 name,
                 topic_id,
-                asked.partition,
-                asked.fetch_offset,
-                asked.partition_max_bytes,
-                asked.current_leader_epoch,
-                asked.last_fetched_epoch,
+                partition.partition,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
             )
 
 
@@ -99,7 +99,7 @@ class Fetch:
     """A fetch request, from its arrival to its response."""
 
     __slots__ = (
-        "_answer",
+        "_response",
         "_broker",
         "_by_id",
         "_bytes",
@@ -115,7 +115,7 @@ class Fetch:
         "_replica",
         "_session",
         "_timer",
-        "_waits_at",
+        "_delayed_in",
         "_wanted",
     )
 
@@ -143,44 +143,54 @@ class Fetch:
         self._bytes = 0
         self._is_scheduled = False
         self._is_urgent = False
-        self._answer: asyncio.Future[Body | None] | None = None
+        self._response: asyncio.Future[Body | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._waits_at: list[dict[FetchWaiter, None]] = []
+        self._delayed_in: list[dict[DelayedFetch, None]] = []
 
     def start(self) -> Response:
         if self._session is not None:
-            self._session.use_hosting(self._broker.hosting)
-        with_news = self._with_news() if self._replica is None else self._note(self._replica)
+            self._session.invalidate_if_changed(self._broker.partitions_version)
+        changed = (
+            self._changed()
+            if self._replica is None
+            else self._record_follower_progress(self._replica)
+        )
         try:
-            results, is_final = self._read(with_news, wait=False)
+            results, is_final = self._read(changed, wait=False)
         except WouldBlock:
             return self._start_in_thread()
         if is_final:
             return self._body(results)
-        return self._park()
+        return self._delay()
 
     async def _start_in_thread(self) -> Body | None:
         results, is_final = await self._read_in_thread()
         if is_final:
             return self._body(results)
-        return await self._park()
+        return await self._delay()
 
     # --------------------------------------------------------------------------------- waiting
 
-    def _park(self) -> asyncio.Future[Body | None]:
+    def _delay(self) -> asyncio.Future[Body | None]:
         loop = asyncio.get_running_loop()
-        self._answer = loop.create_future()
-        self._answer.add_done_callback(self._leave)
+        self._response = loop.create_future()
+        self._response.add_done_callback(self._stop_waiting)
         self._timer = loop.call_later(self._max_wait_ms / 1000, self._complete)
-        knows = self._knows_where
-        found = ((knows and wanted.found) or self._find(wanted) for wanted in self._wanted)
-        self._waits_at = [self._waiters_of(partition) for partition in found if partition]
-        for waiters in self._waits_at:
-            waiters[self] = None
-        return self._answer
+        knows = self._cache_is_valid
+        found = (
+            (knows and wanted.cached_partition) or self._find(wanted) for wanted in self._wanted
+        )
+        self._delayed_in = [self._delayed_fetches_of(partition) for partition in found if partition]
+        for delayed in self._delayed_in:
+            delayed[self] = None
+        return self._response
 
-    def _waiters_of(self, partition: Partition) -> dict[FetchWaiter, None]:
-        return partition.waiters if self._replica is None else partition.replica_waiters
+    def _delayed_fetches_of(self, partition: Partition) -> dict[DelayedFetch, None]:
+        return (
+            partition.delayed_fetches
+            if self._replica is None
+            else partition.delayed_replica_fetches
+        )
 
     def more_bytes(self, count: int, *, is_stable: bool) -> None:
         if self._committed_only and not is_stable:
@@ -192,21 +202,21 @@ class Fetch:
     def stable_offset_moved(self) -> None:
         if self._committed_only and not self._is_scheduled:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._look_again)
+            asyncio.get_running_loop().call_soon(self._complete_if_ready)
 
-    def _look_again(self) -> None:
+    def _complete_if_ready(self) -> None:
         """Complete the fetch if there is enough data now; otherwise continue to wait."""
-        assert self._answer is not None
-        if self._answer.done():
+        assert self._response is not None
+        if self._response.done():
             return
         self._is_scheduled = False
         try:
-            results, is_final = self._read(self._with_news(), wait=False)
+            results, is_final = self._read(self._changed(), wait=False)
         except WouldBlock:
             self._broker.spawn(self._complete_in_thread())
             return
         if is_final:
-            self._answer.set_result(self._body(results))
+            self._response.set_result(self._body(results))
 
     def wake(self) -> None:
         """Complete the fetch in the next loop iteration, after the append that woke it; further
@@ -216,27 +226,27 @@ class Fetch:
             asyncio.get_running_loop().call_soon(self._complete)
 
     def _complete(self) -> None:
-        assert self._answer is not None
-        if self._answer.done():
+        assert self._response is not None
+        if self._response.done():
             return
         try:
-            results, _ = self._read(self._with_news(), wait=False)
+            results, _ = self._read(self._changed(), wait=False)
         except WouldBlock:
             self._broker.spawn(self._complete_in_thread())
             return
-        self._answer.set_result(self._body(results))
+        self._response.set_result(self._body(results))
 
     async def _complete_in_thread(self) -> None:
-        assert self._answer is not None
+        assert self._response is not None
         results, _ = await self._read_in_thread()
-        if not self._answer.done():
-            self._answer.set_result(self._body(results))
+        if not self._response.done():
+            self._response.set_result(self._body(results))
 
-    def _leave(self, answer: asyncio.Future[Body | None]) -> None:
+    def _stop_waiting(self, response: asyncio.Future[Body | None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        for waiters in self._waits_at:
-            waiters.pop(self, None)
+        for delayed in self._delayed_in:
+            delayed.pop(self, None)
 
     # --------------------------------------------------------------------------------- reading
 
@@ -256,40 +266,45 @@ class Fetch:
             return None
 
     @property
-    def _knows_where(self) -> bool:
-        """Whether the session's cached partitions are still valid (`Broker.hosting`)."""
-        return self._session is not None and self._session.hosting is self._broker.hosting
+    def _cache_is_valid(self) -> bool:
+        """Whether the session's cached partitions are still valid (`Broker.partitions_version`)."""
+        return (
+            self._session is not None
+            and self._session.partitions_version is self._broker.partitions_version
+        )
 
-    def _with_news(self) -> list[FetchPartition]:
+    def _changed(self) -> list[FetchPartition]:
         """Return the partitions that may have something new to report."""
-        if not self._incremental or not self._knows_where or self._rack_id:
+        if not self._incremental or not self._cache_is_valid or self._rack_id:
             return self._wanted
-        is_quiet = _is_quiet if self._replica is None else _is_quiet_for_follower
-        return [each for each in self._wanted if each.found is None or not is_quiet(each)]
+        is_caught_up = _is_caught_up if self._replica is None else _is_follower_caught_up
+        return [
+            each for each in self._wanted if each.cached_partition is None or not is_caught_up(each)
+        ]
 
-    def _note(self, replica: Replica) -> list[FetchPartition]:
+    def _record_follower_progress(self, replica: FetchingReplica) -> list[FetchPartition]:
         """Record the follower's progress in each partition whose log agrees with ours. Returns the
         partitions that may have something new to report."""
-        with_news = []
-        knows, now = self._incremental and self._knows_where, self._broker.clock.monotonic()
+        changed = []
+        knows, now = self._incremental and self._cache_is_valid, self._broker.clock.monotonic()
         for wanted in self._wanted:
-            found = wanted.found if knows else None
-            if found is None or not _is_quiet_for_follower(wanted):
-                self._note_progress(replica, wanted)
-                with_news.append(wanted)
+            found = wanted.cached_partition if knows else None
+            if found is None or not _is_follower_caught_up(wanted):
+                self._record_partition_progress(replica, wanted)
+                changed.append(wanted)
             elif not found.leadership.fetched_again(*replica, wanted.fetch_offset, now):
-                self._note_progress(replica, wanted)
-        return with_news
+                self._record_partition_progress(replica, wanted)
+        return changed
 
     async def _read_in_thread(self) -> Outcome:
-        with_news = self._with_news()
-        return await self._broker.run_blocking(lambda: self._read(with_news, wait=True))
+        changed = self._changed()
+        return await self._broker.run_blocking(lambda: self._read(changed, wait=True))
 
-    def _read(self, asked: list[FetchPartition], *, wait: bool) -> Outcome:
+    def _read(self, partitions: list[FetchPartition], *, wait: bool) -> Outcome:
         results = []
         total = readable = 0
         is_final = self._max_wait_ms <= 0 or not self._wanted
-        for wanted in asked:
+        for wanted in partitions:
             room = min(self._max_bytes - total, wanted.max_bytes)
             try:
                 body, has_more = self._read_partition(wanted, room, total == 0, wait)
@@ -325,7 +340,7 @@ class Fetch:
             }
         return body
 
-    def _note_progress(self, replica: Replica, wanted: FetchPartition) -> None:
+    def _record_partition_progress(self, replica: FetchingReplica, wanted: FetchPartition) -> None:
         replication, partition = self._broker.replication, self._find(wanted)
         if partition is None or partition.leadership is None or replication is None:
             return
@@ -342,7 +357,7 @@ class Fetch:
             self._replica is None
             and partition is not None
             and not partition.is_leader
-            and self._context.api_version >= _FIRST_NEAR
+            and self._context.api_version >= _FIRST_WITH_RACK
             and self._rack_id
         ):
             return partition
@@ -372,16 +387,16 @@ class Fetch:
             body["diverging_epoch"] = diverging._asdict()
             return body, False
         if self._replica is not None:
-            self._is_urgent = self._is_urgent or partition.wants_proof
+            self._is_urgent = self._is_urgent or partition.awaits_proof
             replication = self._broker.replication
-            if replication and replication.throttle.holds_back(partition, self._replica.id):
+            if replication and replication.throttle.is_quota_exhausted(partition, self._replica.id):
                 return body, False
             limit = log.log_end_offset
         else:
             limit = stable if self._committed_only else partition.high_watermark
-            near = self._nearer_replica(partition)
-            if near is not None:
-                body["preferred_read_replica"] = near
+            preferred = self._preferred_read_replica(partition)
+            if preferred is not None:
+                body["preferred_read_replica"] = preferred
                 return body, False
             if not partition.is_leader and wanted.fetch_offset > limit:
                 raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -396,7 +411,7 @@ class Fetch:
         )
         body["records"] = found.records
         if not wait and not self._rack_id:
-            wanted.found = partition
+            wanted.cached_partition = partition
         if self._committed_only:
             aborted = log.aborted_transactions(wanted.fetch_offset, found.next_offset, wait=wait)
             body["aborted_transactions"] = [
@@ -405,12 +420,12 @@ class Fetch:
             ]
         return body, found.next_offset < limit
 
-    def _nearer_replica(self, partition: Partition) -> int | None:
+    def _preferred_read_replica(self, partition: Partition) -> int | None:
         replication = self._broker.replication
         if replication is None or not self._rack_id or partition.leadership is None:
             return None
-        near: int | None = replication.nearer_replica(partition, self._rack_id)
-        return near
+        preferred: int | None = replication.preferred_read_replica(partition, self._rack_id)
+        return preferred
 
     # -------------------------------------------------------------------------------- response
 
@@ -423,14 +438,14 @@ class Fetch:
             if replica is not None and replication is not None and len(body["records"]):
                 partition = self._find(wanted)
                 if partition is not None:
-                    replication.throttle.sent(partition, replica.id, len(body["records"]))
+                    replication.throttle.record_sent(partition, replica.id, len(body["records"]))
             if not nodes and "current_leader" in body:
                 host, port = self._broker.endpoint_for(self._context.listener)
                 nodes = [{"node_id": self._broker.node_id, "host": host, "port": port}]
             if session is not None:
-                if self._incremental and not _is_news(wanted, body):
+                if self._incremental and not _has_changes(wanted, body):
                     continue
-                self._tell(session, wanted, body)
+                self._update_session(session, wanted, body)
             topics.setdefault((wanted.topic, wanted.topic_id), []).append(body)
         return {
             "session_id": 0 if session is None else session.id,
@@ -444,28 +459,28 @@ class Fetch:
         }
 
     @staticmethod
-    def _tell(session: FetchSession, wanted: FetchPartition, body: Body) -> None:
+    def _update_session(session: FetchSession, wanted: FetchPartition, body: Body) -> None:
         if "diverging_epoch" in body:  # after truncating, the follower needs the rest again
-            session.answered(wanted, -1, -1, has_data=False)
+            session.record_response(wanted, -1, -1, has_data=False)
             return
         start_offset = body.get("log_start_offset", -1)
-        session.answered(
+        session.record_response(
             wanted, body["high_watermark"], start_offset, has_data=bool(len(body["records"]))
         )
 
 
-class Replica(NamedTuple):
+class FetchingReplica(NamedTuple):
     """A broker that fetches as a follower."""
 
     id: int
     incarnation: int
 
 
-def _replica(request: Any) -> Replica | None:
+def _replica(request: Any) -> FetchingReplica | None:
     state = request.replica_state
     if state.replica_id >= 0:
-        return Replica(state.replica_id, state.replica_epoch)
-    return Replica(request.replica_id, -1) if request.replica_id >= 0 else None
+        return FetchingReplica(state.replica_id, state.replica_epoch)
+    return FetchingReplica(request.replica_id, -1) if request.replica_id >= 0 else None
 
 
 def _diverging_end(partition: Partition, wanted: FetchPartition) -> EpochEnd | None:
@@ -475,35 +490,35 @@ def _diverging_end(partition: Partition, wanted: FetchPartition) -> EpochEnd | N
     return diverges(wanted.fetch_offset, wanted.last_fetched_epoch, ours)
 
 
-def _is_quiet(wanted: FetchPartition) -> bool:
+def _is_caught_up(wanted: FetchPartition) -> bool:
     """Return whether a consumer has read everything it may, and knows the current offsets."""
-    found: Partition = wanted.found
+    found: Partition = wanted.cached_partition
     return (
-        wanted.fetch_offset == found.high_watermark == wanted.told_high_watermark
-        and wanted.told_start_offset == found.log.log_start_offset
+        wanted.fetch_offset == found.high_watermark == wanted.sent_high_watermark
+        and wanted.sent_log_start_offset == found.log.log_start_offset
     )
 
 
-def _is_quiet_for_follower(wanted: FetchPartition) -> bool:
+def _is_follower_caught_up(wanted: FetchPartition) -> bool:
     """Return whether a follower and the ISR have everything, the follower knows the current
     offsets, and no proof of leadership waits for its next fetch."""
-    found: Partition = wanted.found
+    found: Partition = wanted.cached_partition
     log = found.log
     return (
         wanted.fetch_offset == log.log_end_offset
-        and wanted.fetch_offset == found.high_watermark == wanted.told_high_watermark
-        and wanted.told_start_offset == log.log_start_offset
+        and wanted.fetch_offset == found.high_watermark == wanted.sent_high_watermark
+        and wanted.sent_log_start_offset == log.log_start_offset
         and found.leadership is not None
-        and not found.wants_proof
+        and not found.awaits_proof
     )
 
 
-def _is_news(wanted: FetchPartition, body: Body) -> bool:
+def _has_changes(wanted: FetchPartition, body: Body) -> bool:
     return (
         len(body["records"]) > 0
         or "error_code" in body
         or "diverging_epoch" in body
         or "preferred_read_replica" in body
-        or body["high_watermark"] != wanted.told_high_watermark
-        or body["log_start_offset"] != wanted.told_start_offset
+        or body["high_watermark"] != wanted.sent_high_watermark
+        or body["log_start_offset"] != wanted.sent_log_start_offset
     )

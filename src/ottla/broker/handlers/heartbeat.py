@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequest
+from ottla.broker.delayed_response import DelayedResponse
 from ottla.core.group.events import HeartbeatReceived
 
 if TYPE_CHECKING:
@@ -20,17 +20,17 @@ API_KEY = 12
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     if not request.group_id:
         return _error(ErrorCode.INVALID_GROUP_ID)
-    parked = ParkedRequest(_error)
+    delayed = DelayedResponse(_error)
     broker.group_coordinator.submit(
         HeartbeatReceived(
-            parked,
+            delayed,
             request.group_id,
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             generation=request.generation_id,
         )
     )
-    return parked.response()
+    return delayed.response()
 
 
 def _error(code: ErrorCode) -> Body:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.parked_request import ParkedRequest
-from ottla.core.coordinator import Producer
+from ottla.broker.delayed_response import DelayedResponse
+from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.txn.events import InitRequested
 
 if TYPE_CHECKING:
@@ -34,28 +34,28 @@ _FIRST_WITH_FENCED = 4
 async def handle(broker: Broker, context: RequestContext, request: Any) -> Body | None:
     has_half_an_identity = (request.producer_id == NONE) != (request.producer_epoch == NONE)
     if request.transactional_id == "" or has_half_an_identity:
-        return _refused(ErrorCode.INVALID_REQUEST)
+        return _error(ErrorCode.INVALID_REQUEST)
     try:
         if request.transactional_id is not None:
             return await _for_transactions(broker, context.api_version, request)
         producer_id = await broker.producer_ids.next()
     except KafkaError as error:
-        return _refused(error.code)
+        return _error(error.code)
     return {"producer_id": producer_id, "producer_epoch": FIRST_EPOCH}
 
 
 async def _for_transactions(broker: Broker, version: int, request: Any) -> Body | None:
     def finish(body: Body) -> Body:
         code = body["error_code"]
-        return _refused(_told(code, version)) if code != ErrorCode.NONE else body
+        return _error(_error_for_version(code, version)) if code != ErrorCode.NONE else body
 
-    parked = ParkedRequest(lambda code: _refused(_told(code, version)), finish)
+    delayed = DelayedResponse(lambda code: _error(_error_for_version(code, version)), finish)
     expected = None
     if request.producer_id != NONE:
-        expected = Producer(request.producer_id, request.producer_epoch)
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     await broker.transaction_coordinator.submit_with_id(
         InitRequested(
-            parked,
+            delayed,
             request.transactional_id,
             request.transaction_timeout_ms,
             expected,
@@ -63,15 +63,15 @@ async def _for_transactions(broker: Broker, version: int, request: Any) -> Body 
             keep_prepared=request.keep_prepared_txn,
         )
     )
-    response = parked.response()
+    response = delayed.response()
     return response if isinstance(response, dict) else await response  # type: ignore[misc]
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
+def _error_for_version(code: ErrorCode, version: int) -> ErrorCode:
     if code == ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code
 
 
-def _refused(code: ErrorCode) -> Body:
+def _error(code: ErrorCode) -> Body:
     return {"error_code": code, "producer_id": NONE, "producer_epoch": NONE}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequest
+from ottla.broker.delayed_response import DelayedResponse
 from ottla.core.group.events import JoinRequested
 from ottla.core.group.rebalance import join_error
 
@@ -34,10 +34,10 @@ logger = logging.getLogger(__name__)
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     version = context.api_version
     finish = _keep if version >= _FIRST_WITH_NULL_PROTOCOL else _without_nulls
-    error = _refusal(broker, request)
+    error = _validation_error(broker, request)
     if error is not None:
         return finish(join_error(error, request.member_id))
-    parked = ParkedRequest(lambda code: finish(join_error(code, request.member_id)), finish)
+    delayed = DelayedResponse(lambda code: finish(join_error(code, request.member_id)), finish)
     rebalance_timeout_ms = request.rebalance_timeout_ms
     if version < _FIRST_WITH_REBALANCE_TIMEOUT:
         rebalance_timeout_ms = request.session_timeout_ms
@@ -45,7 +45,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
         logger.debug("%s joins %s: %.255s", context.client_id, request.group_id, request.reason)
     broker.group_coordinator.submit(
         JoinRequested(
-            parked,
+            delayed,
             request.group_id,
             member_id=request.member_id,
             instance_id=request.group_instance_id,
@@ -60,10 +60,10 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
             can_skip_assignment=version >= _FIRST_WITH_SKIPPED_ASSIGNMENT,
         )
     )
-    return parked.response()
+    return delayed.response()
 
 
-def _refusal(broker: Broker, request: Any) -> ErrorCode | None:
+def _validation_error(broker: Broker, request: Any) -> ErrorCode | None:
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     settings = broker.group_coordinator.settings

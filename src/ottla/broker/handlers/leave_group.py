@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequest
+from ottla.broker.delayed_response import DelayedResponse
 from ottla.core.group.events import LeaveRequested, LeavingMember
 
 if TYPE_CHECKING:
@@ -30,17 +30,17 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
         return _error(ErrorCode.INVALID_GROUP_ID)
     if context.api_version < _FIRST_WITH_MEMBERS:
         members = [LeavingMember(request.member_id)]
-        parked = ParkedRequest(_error, _of_one)
+        delayed = DelayedResponse(_error, _of_one)
     else:
         members = [
             LeavingMember(each.member_id, each.group_instance_id) for each in request.members
         ]
-        parked = ParkedRequest(_error)
+        delayed = DelayedResponse(_error)
         for each in request.members:
             if each.reason:
                 logger.debug("%s leaves %s: %.255s", each.member_id, request.group_id, each.reason)
-    broker.group_coordinator.submit(LeaveRequested(parked, request.group_id, members))
-    return parked.response()
+    broker.group_coordinator.submit(LeaveRequested(delayed, request.group_id, members))
+    return delayed.response()
 
 
 def _error(code: ErrorCode) -> Body:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequests
+from ottla.broker.delayed_response import DelayedResponses
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -20,19 +20,19 @@ API_KEY = 16
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
-    parked = ParkedRequests(_finish)
+    delayed = DelayedResponses(_merge_parts)
     broker.group_coordinator.list_groups(
         frozenset(state.lower() for state in request.states_filter),
         frozenset(each.lower() for each in request.types_filter),
-        lambda: parked.part(_error),
+        lambda: delayed.add_pending(_error),
     )
-    return parked.response()
+    return delayed.response()
 
 
 def _error(code: ErrorCode) -> Body:
     return {"error_code": code, "groups": []}
 
 
-def _finish(parts: list[Body]) -> Body:
+def _merge_parts(parts: list[Body]) -> Body:
     failed = next((part for part in parts if part.get("error_code")), None)
     return failed or {"groups": [group for part in parts for group in part["groups"]]}

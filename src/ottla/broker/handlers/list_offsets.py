@@ -36,11 +36,11 @@ API_KEY = 2
 READ_COMMITTED = 1
 UNKNOWN = -1
 LATEST = -1
-_BEGINNINGS = (-2, -4)
+_EARLIEST_TIMESTAMPS = (-2, -4)
 _FIRST_WITH_NOT_AVAILABLE = 5
 MAX_WAIT_S = 5.0
 """Longest wait for followers to prove leadership when this broker has no lease."""
-_FIRST_WITH = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+_FIRST_VERSIONS = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamp -> first version that supports it."""
 
 
@@ -48,60 +48,62 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
     committed_only = request.isolation_level == READ_COMMITTED
     version = context.api_version
     counts = Counter(
-        (topic.name, asked.partition_index)
+        (topic.name, requested.partition_index)
         for topic in request.topics
-        for asked in topic.partitions
+        for requested in topic.partitions
     )
     topics = []
     for topic in request.topics:
         partitions = {}
-        for asked in topic.partitions:
-            index = asked.partition_index
+        for requested in topic.partitions:
+            index = requested.partition_index
             if counts[topic.name, index] > 1:
-                partitions[index] = _failure(index, ErrorCode.INVALID_REQUEST)
-            elif asked.timestamp < 0 and not _is_known(asked.timestamp, version):
-                partitions[index] = _failure(index, ErrorCode.UNSUPPORTED_VERSION)
+                partitions[index] = _error(index, ErrorCode.INVALID_REQUEST)
+            elif requested.timestamp < 0 and not _is_known(requested.timestamp, version):
+                partitions[index] = _error(index, ErrorCode.UNSUPPORTED_VERSION)
             else:
-                partitions[index] = await _answer(
-                    broker, topic.name, asked, committed_only, request.replica_id >= 0, version
+                partitions[index] = await _list_offset(
+                    broker, topic.name, requested, committed_only, request.replica_id >= 0, version
                 )
         topics.append({"name": topic.name, "partitions": list(partitions.values())})
     return {"topics": topics}
 
 
 def _is_known(timestamp: int, version: int) -> bool:
-    return version >= _FIRST_WITH.get(timestamp, version + 1)
+    return version >= _FIRST_VERSIONS.get(timestamp, version + 1)
 
 
-def _failure(index: int, code: ErrorCode) -> Body:
+def _error(index: int, code: ErrorCode) -> Body:
     return {"partition_index": index, "error_code": code}
 
 
-async def _answer(
-    broker: Broker, topic: str, asked: Any, committed_only: bool, is_replica: bool, version: int
+async def _list_offset(
+    broker: Broker, topic: str, requested: Any, committed_only: bool, is_replica: bool, version: int
 ) -> Body:
-    index = asked.partition_index
+    index = requested.partition_index
     try:
         partition = broker.find_partition(TopicPartition(topic, index))
-        partition.check_leader_epoch(asked.current_leader_epoch)
-        proof = None if is_replica else broker.proof_of_leading(partition)
+        partition.check_leader_epoch(requested.current_leader_epoch)
+        proof = None if is_replica else broker.leadership_proof(partition)
         if proof is not None:
             await _wait(proof)
-        if is_replica and asked.timestamp == LATEST:
+        if is_replica and requested.timestamp == LATEST:
             # A follower also has records above the high watermark, so it needs the log end offset.
             timestamp, offset, epoch = UNKNOWN, partition.log.log_end_offset, partition.leader_epoch
         else:
-            if asked.timestamp not in _BEGINNINGS and not _knows_its_end(partition):
+            if requested.timestamp not in _EARLIEST_TIMESTAMPS and not _knows_high_watermark(
+                partition
+            ):
                 raise KafkaError(
                     ErrorCode.OFFSET_NOT_AVAILABLE
                     if version >= _FIRST_WITH_NOT_AVAILABLE
                     else ErrorCode.LEADER_NOT_AVAILABLE
                 )
             timestamp, offset, epoch = await _find(
-                broker, partition, asked.timestamp, committed_only
+                broker, partition, requested.timestamp, committed_only
             )
     except KafkaError as error:
-        return _failure(index, error.code)
+        return _error(index, error.code)
     return {
         "partition_index": index,
         "timestamp": timestamp,
@@ -110,7 +112,7 @@ async def _answer(
     }
 
 
-def _knows_its_end(partition: Partition) -> bool:
+def _knows_high_watermark(partition: Partition) -> bool:
     leadership = partition.leadership
     return leadership is None or leadership.high_watermark >= leadership.epoch_start_offset
 

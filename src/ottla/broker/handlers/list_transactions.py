@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequests
+from ottla.broker.delayed_response import DelayedResponses
 from ottla.core.group.topic_pattern import InvalidPattern, compile_pattern
 from ottla.core.txn.events import ListFilters
 from ottla.core.txn.records import TransactionState
@@ -48,9 +48,9 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
         ]
         return {"unknown_state_filters": unknown, "transaction_states": found}
 
-    parked = ParkedRequests(finish)
-    broker.transaction_coordinator.list_transactions(filters, lambda: parked.part(_error))
-    return parked.response()
+    delayed = DelayedResponses(finish)
+    broker.transaction_coordinator.list_transactions(filters, lambda: delayed.add_pending(_error))
+    return delayed.response()
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool]:

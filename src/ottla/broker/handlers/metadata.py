@@ -35,7 +35,7 @@ from ottla.broker.topic_views import (
     requested_operations,
     unknown_topic,
 )
-from ottla.core.controller.topic_names import illegal_because
+from ottla.core.controller.topic_names import topic_name_error
 
 API_KEY = 3
 _FIRST_BY_ID = 12
@@ -44,53 +44,53 @@ _FIRST_BY_ID = 12
 def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Response:
     if not broker.controller.has_begun:
         return _when_begun(broker, context, request)
-    return _answer(broker, context, request)
+    return _respond(broker, context, request)
 
 
 async def _when_begun(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
-    await broker.controller.begun()
-    answer = _answer(broker, context, request)
-    return answer if isinstance(answer, dict) else await answer
+    await broker.controller.wait_until_begun()
+    response = _respond(broker, context, request)
+    return response if isinstance(response, dict) else await response
 
 
-def _answer(
+def _respond(
     broker: TopicsBroker, context: RequestContext, request: Any
 ) -> Body | Coroutine[Any, Any, Body]:
-    answer = _Answer(broker, context, request)
+    response = _MetadataResponse(broker, context, request)
     topics = request.topics
     if topics is None or (context.api_version == 0 and not topics):
-        return answer.of(answer.all_topics())
+        return response.of(response.all_topics())
     ids = [topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID]
     if context.api_version < _FIRST_BY_ID and (ids or any(t.name is None for t in topics)):
-        return answer.of(_refused(topics))
+        return response.of(_invalid_request(topics))
     if ids:
-        return answer.of([answer.by_id(topic_id) for topic_id in dict.fromkeys(ids)])
+        return response.of([response.by_id(topic_id) for topic_id in dict.fromkeys(ids)])
     names = list(dict.fromkeys(topic.name or "" for topic in topics))
     missing = [name for name in names if name not in broker.image.topics]
     if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
-        return _create(broker, answer, names, missing)
-    return answer.of([answer.by_name(name, {}) for name in names])
+        return _create(broker, response, names, missing)
+    return response.of([response.by_name(name, {}) for name in names])
 
 
 async def _create(
-    broker: TopicsBroker, answer: _Answer, names: Iterable[str], missing: list[str]
+    broker: TopicsBroker, response: _MetadataResponse, names: Iterable[str], missing: list[str]
 ) -> Body:
     try:
         decisions = await broker.controller.auto_create_topics(missing)
         errors = {each.name: each.error.code for each in decisions if each.error is not None}
     except KafkaError as error:
         errors = dict.fromkeys(missing, error.code)
-    return answer.of([answer.by_name(name, errors) for name in names])
+    return response.of([response.by_name(name, errors) for name in names])
 
 
-def _refused(topics: Iterable[Any]) -> list[Body]:
+def _invalid_request(topics: Iterable[Any]) -> list[Body]:
     return [
         unknown_topic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id)
         for topic in topics
     ]
 
 
-class _Answer:
+class _MetadataResponse:
     def __init__(self, broker: TopicsBroker, context: RequestContext, request: Any) -> None:
         self._broker = broker
         self._listener = context.listener
@@ -122,7 +122,7 @@ class _Answer:
             )
         if name in errors:
             return unknown_topic(errors[name], name)
-        if illegal_because(name) is not None:
+        if topic_name_error(name) is not None:
             return unknown_topic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
         return unknown_topic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequest
+from ottla.broker.delayed_response import DelayedResponse
 from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
 from ottla.core.group.offsets import commit_error
 
@@ -29,12 +29,12 @@ _FIRST_WITH_TOPIC_IDS = 10
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
-    topics, refused = _sort_out(broker, request, context.api_version >= _FIRST_WITH_TOPIC_IDS)
+    topics, refused = _split_known(broker, request, context.api_version >= _FIRST_WITH_TOPIC_IDS)
     if not topics:
         return {"topics": refused}
 
     def finish(body: Body) -> Body:
-        return {"topics": _merged(refused, body["topics"])} if refused else body
+        return {"topics": _merge(refused, body["topics"])} if refused else body
 
     event = CommitRequested(
         None,
@@ -47,27 +47,27 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
         knows_group_not_found=context.api_version >= _FIRST_WITH_MEMBER_EPOCH,
         knows_member_epochs=context.api_version >= _FIRST_WITH_MEMBER_EPOCH,
     )
-    parked = ParkedRequest(lambda code: finish(commit_error(event, code)), finish)
-    event.token = parked
+    delayed = DelayedResponse(lambda code: finish(commit_error(event, code)), finish)
+    event.token = delayed
     broker.group_coordinator.submit(event)
-    return parked.response()
+    return delayed.response()
 
 
-def _sort_out(broker: Broker, request: Any, by_id: bool) -> tuple[list[CommitTopic], list[Body]]:
+def _split_known(broker: Broker, request: Any, by_id: bool) -> tuple[list[CommitTopic], list[Body]]:
     """Return the topics to commit, and the results of those that do not exist."""
     image = broker.image
     topics: list[CommitTopic] = []
     refused: list[Body] = []
-    for asked in request.topics:
+    for requested in request.topics:
         if by_id:
-            topic = image.topics_by_id.get(asked.topic_id)
+            topic = image.topics_by_id.get(requested.topic_id)
             code = ErrorCode.UNKNOWN_TOPIC_ID
         else:
-            topic = image.topics.get(asked.name)
+            topic = image.topics.get(requested.name)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None:
-            name = "" if by_id else asked.name
-            refused.append(_refusal(name, asked.topic_id, asked.partitions, code))
+            name = "" if by_id else requested.name
+            refused.append(_failed_topic(name, requested.topic_id, requested.partitions, code))
             continue
         count = len(topic.partitions)
         known = [
@@ -77,11 +77,11 @@ def _sort_out(broker: Broker, request: Any, by_id: bool) -> tuple[list[CommitTop
                 each.committed_leader_epoch,
                 each.committed_metadata,
             )
-            for each in asked.partitions
+            for each in requested.partitions
             if 0 <= each.partition_index < count
         ]
-        if len(known) < len(asked.partitions):
-            refused.append(_unknown_partitions(topic, asked.partitions))
+        if len(known) < len(requested.partitions):
+            refused.append(_unknown_partitions(topic, requested.partitions))
         if known:
             topics.append(CommitTopic(topic.name, topic.topic_id, known))
     return topics, refused
@@ -91,15 +91,15 @@ def _unknown_partitions(topic: TopicImage, partitions: list[Any]) -> Body:
     count = len(topic.partitions)
     unknown = [each for each in partitions if not 0 <= each.partition_index < count]
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _refusal(topic.name, topic.topic_id, unknown, code)
+    return _failed_topic(topic.name, topic.topic_id, unknown, code)
 
 
-def _refusal(name: str, topic_id: bytes, partitions: list[Any], code: ErrorCode) -> Body:
-    answers = [{"partition_index": each.partition_index, "error_code": code} for each in partitions]
-    return {"name": name, "topic_id": topic_id, "partitions": answers}
+def _failed_topic(name: str, topic_id: bytes, partitions: list[Any], code: ErrorCode) -> Body:
+    results = [{"partition_index": each.partition_index, "error_code": code} for each in partitions]
+    return {"name": name, "topic_id": topic_id, "partitions": results}
 
 
-def _merged(refused: list[Body], committed: list[Body]) -> list[Body]:
+def _merge(refused: list[Body], committed: list[Body]) -> list[Body]:
     """Merge the results so that each topic occurs once, as clients expect."""
     merged: dict[tuple[str, bytes], Body] = {}
     for topic in (*refused, *committed):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequest
+from ottla.broker.delayed_response import DelayedResponse
 from ottla.core.group.events import OffsetDeleteRequested, OffsetsOfTopic
 
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
         return _error(ErrorCode.INVALID_GROUP_ID)
     topics: list[OffsetsOfTopic] = []
     unknown: dict[str, list[int]] = {}
-    for asked in request.topics:
-        topic = broker.image.topics.get(asked.name)
+    for requested in request.topics:
+        topic = broker.image.topics.get(requested.name)
         count = 0 if topic is None else len(topic.partitions)
-        indexes = [each.partition_index for each in asked.partitions]
+        indexes = [each.partition_index for each in requested.partitions]
         known = [index for index in indexes if 0 <= index < count]
-        topics.append(OffsetsOfTopic(asked.name, known))
-        unknown[asked.name] = [index for index in indexes if index not in known]
+        topics.append(OffsetsOfTopic(requested.name, known))
+        unknown[requested.name] = [index for index in indexes if index not in known]
 
     def finish(body: Body) -> Body:
         return {**body, "topics": [_with_unknown(each, unknown) for each in body["topics"]]}
 
-    parked = ParkedRequest(_error, finish)
-    broker.group_coordinator.submit(OffsetDeleteRequested(parked, request.group_id, topics))
-    return parked.response()
+    delayed = DelayedResponse(_error, finish)
+    broker.group_coordinator.submit(OffsetDeleteRequested(delayed, request.group_id, topics))
+    return delayed.response()
 
 
 def _with_unknown(topic: Body, unknown: dict[str, list[int]]) -> Body:

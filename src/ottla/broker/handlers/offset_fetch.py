@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequests
+from ottla.broker.delayed_response import DelayedResponses
 from ottla.core.group.events import FetchTopic, OffsetsRequested
 from ottla.core.group.offsets import no_offset
 
@@ -39,13 +39,13 @@ _FIRST_WITH_TOPIC_IDS = 10
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     version = context.api_version
     if version >= _FIRST_WITH_GROUPS:
-        parked = ParkedRequests(lambda groups: {"groups": groups})
+        delayed = DelayedResponses(lambda groups: {"groups": groups})
         for group in request.groups:
-            _ask(broker, parked, group, request.require_stable, version)
+            _request_offsets(broker, delayed, group, request.require_stable, version)
     else:
-        parked = ParkedRequests(_of_one_group)
-        _ask(broker, parked, request, request.require_stable, version)
-    return parked.response()
+        delayed = DelayedResponses(_of_one_group)
+        _request_offsets(broker, delayed, request, request.require_stable, version)
+    return delayed.response()
 
 
 def _of_one_group(groups: list[Body]) -> Body:
@@ -59,8 +59,8 @@ def _of_one_group(groups: list[Body]) -> Body:
     }
 
 
-def _ask(
-    broker: Broker, parked: ParkedRequests, group: Any, require_stable: bool, version: int
+def _request_offsets(
+    broker: Broker, delayed: DelayedResponses, group: Any, require_stable: bool, version: int
 ) -> None:
     by_id = version >= _FIRST_WITH_TOPIC_IDS
     topics, unknown = _topics(broker, group.topics, by_id)
@@ -68,7 +68,7 @@ def _ask(
     def on_error(code: ErrorCode) -> Body:
         if version >= _FIRST_WITH_GROUP_ERROR:
             return {"group_id": group.group_id, "error_code": code, "topics": []}
-        return {"topics": [_failed(topic, code) for topic in topics or ()]}
+        return {"topics": [_failed_topic(topic, code) for topic in topics or ()]}
 
     def finish(body: Body) -> Body:
         if by_id and topics is None and not body.get("error_code"):
@@ -77,7 +77,7 @@ def _ask(
             return on_error(body["error_code"])
         return {**body, "topics": [*body["topics"], *unknown]}
 
-    token = _Finished(parked.part(on_error), finish)
+    token = _OffsetFetchToken(delayed.add_pending(on_error), finish)
     broker.group_coordinator.submit(
         OffsetsRequested(
             token,
@@ -91,10 +91,10 @@ def _ask(
 
 
 def _topics(
-    broker: Broker, asked: list[Any] | None, by_id: bool
+    broker: Broker, requested: list[Any] | None, by_id: bool
 ) -> tuple[list[FetchTopic] | None, list[Body]]:
     """Return the topics to look up, and the results of unknown topic IDs."""
-    if asked is None:
+    if requested is None:
         return None, []
     if not by_id:
         by_name = broker.image.topics
@@ -104,22 +104,22 @@ def _topics(
                 each.partition_indexes,
                 by_name[each.name].topic_id if each.name in by_name else ZERO_UUID,
             )
-            for each in asked
+            for each in requested
         ], []
     topics, unknown = [], []
-    for each in asked:
+    for each in requested:
         topic = broker.image.topics_by_id.get(each.topic_id)
         fetched = FetchTopic(
             "" if topic is None else topic.name, each.partition_indexes, each.topic_id
         )
         if topic is None:
-            unknown.append(_failed(fetched, ErrorCode.UNKNOWN_TOPIC_ID))
+            unknown.append(_failed_topic(fetched, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
             topics.append(fetched)
     return topics, unknown
 
 
-def _failed(topic: FetchTopic, code: ErrorCode) -> Body:
+def _failed_topic(topic: FetchTopic, code: ErrorCode) -> Body:
     partitions = [no_offset(each, code) for each in topic.partitions]
     return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
 
@@ -134,7 +134,7 @@ def _with_ids(broker: Broker, topics: list[Body]) -> list[Body]:
     ]
 
 
-class _Finished:
+class _OffsetFetchToken:
     """A token that converts the coordinator's reply and passes it on."""
 
     __slots__ = ("_finish", "_token")

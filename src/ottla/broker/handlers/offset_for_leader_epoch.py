@@ -22,18 +22,20 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
         "topics": [
             {
                 "topic": topic.topic,
-                "partitions": [_answer(broker, topic.topic, asked) for asked in topic.partitions],
+                "partitions": [
+                    _end_offset(broker, topic.topic, requested) for requested in topic.partitions
+                ],
             }
             for topic in request.topics
         ]
     }
 
 
-def _answer(broker: Broker, topic: str, asked: Any) -> Body:
+def _end_offset(broker: Broker, topic: str, requested: Any) -> Body:
     try:
-        partition = broker.find_partition(TopicPartition(topic, asked.partition))
-        partition.check_leader_epoch(asked.current_leader_epoch)
+        partition = broker.find_partition(TopicPartition(topic, requested.partition))
+        partition.check_leader_epoch(requested.current_leader_epoch)
     except KafkaError as error:
-        return {"partition": asked.partition, "error_code": error.code}
-    epoch, end_offset = partition.end_of_epoch(asked.leader_epoch)
-    return {"partition": asked.partition, "leader_epoch": epoch, "end_offset": end_offset}
+        return {"partition": requested.partition, "error_code": error.code}
+    epoch, end_offset = partition.end_of_epoch(requested.leader_epoch)
+    return {"partition": requested.partition, "leader_epoch": epoch, "end_offset": end_offset}

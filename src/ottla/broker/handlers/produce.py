@@ -5,11 +5,11 @@
   other way to report the error. acks=1: the batch is appended. acks=-1: it is appended to every
   in-sync replica and, with `log.flush.acks.all`, synced. A leader without a lease treats all of
   these as -1, refuses writes while it is the only in-sync one of several replicas, and refuses a
-  producer only after it has proved that it leads (unsettled_produce.py).
+  producer only after it has proved that it leads (delayed_produce.py).
 - Transactional producers: a batch is appended only if its partition is part of the transaction.
-  From v12 on the partition is added to it (transaction_admission.py). A transactional batch without
-  a transactional ID is TRANSACTIONAL_ID_AUTHORIZATION_FAILED; batches of several producers are
-  INVALID_PRODUCER_ID_MAPPING.
+  From v12 on the partition is added to it (transaction_verification.py). A transactional batch
+  without a transactional ID is TRANSACTIONAL_ID_AUTHORIZATION_FAILED; batches of several producers
+  are INVALID_PRODUCER_ID_MAPPING.
 - Idempotent producers: a retry of one of the last five batches gets the same response again.
 - zstd needs version 7 (KIP-110).
 - v8+: `record_errors` and `error_message`. v13+: topic IDs (KIP-516).
@@ -31,10 +31,10 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import ReadableBuffer
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.delayed_produce import PRODUCER_STATE_ERRORS, DelayedProduce, error_response
 from ottla.broker.partition import Partition
-from ottla.broker.transaction_admission import Admission, produce_operation
-from ottla.broker.unsettled_produce import ABOUT_PRODUCERS, Unsettled, failure
-from ottla.core.coordinator import Producer
+from ottla.broker.transaction_verification import TransactionVerification, produce_operation
+from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.produce import PreparedBatch, prepare, prepare_records
 from ottla.storage.log import AppendResult
 from ottla.wire.records.batch import HEADER_SIZE, read_header
@@ -48,32 +48,32 @@ ACKS_ALL = -1
 _ALLOWED_ACKS = (0, 1, ACKS_ALL)
 _NOTHING_PREPARED: Mapping[int, PreparedBatch | KafkaError] = {}
 _FIRST_WITH_ZSTD = 7
-_FIRST_OF_VERSION_2 = 12
+_FIRST_OF_TRANSACTION_V2 = 12
 INLINE_RECORDS_BYTES = 4_096
 """Batches up to this size are decoded on the event loop; waking a thread would take longer."""
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     if context.api_version >= 13:
-        _name_topics(broker, request)
-    refused = _NOTHING_PREPARED
+        _resolve_topic_names(broker, request)
+    rejected = _NOTHING_PREPARED
     if context.api_version < _FIRST_WITH_ZSTD:
-        refused = _refuse_zstd(request)
+        rejected = _reject_zstd(request)
     if request.transactional_id is not None:
-        return _handle_transactional(broker, context, request, refused)
-    return _handle_admitted(broker, request, refused)
+        return _handle_transactional(broker, context, request, rejected)
+    return _handle_verified(broker, request, rejected)
 
 
-def _handle_admitted(
+def _handle_verified(
     broker: Broker,
     request: Any,
-    refused: Mapping[int, PreparedBatch | KafkaError],
-    admission: Admission | None = None,
+    rejected: Mapping[int, PreparedBatch | KafkaError],
+    verification: TransactionVerification | None = None,
 ) -> Response:
-    if broker.topics_looked_into and _has_large_batches(broker, request):
-        _keep_records(request)
-        return _handle_slowly(broker, request, refused, admission)
-    return _answer(broker, request, refused, admission)
+    if broker.topics_needing_records and _has_large_batches(broker, request):
+        _copy_records(request)
+        return _handle_in_thread(broker, request, rejected, verification)
+    return _append_all(broker, request, rejected, verification)
 
 
 # ----------------------------------------------------------------------------------- transactions
@@ -83,7 +83,7 @@ def _handle_transactional(
     broker: Broker,
     context: RequestContext,
     request: Any,
-    refused: Mapping[int, PreparedBatch | KafkaError],
+    rejected: Mapping[int, PreparedBatch | KafkaError],
 ) -> Response:
     batches = _transactional_batches(request)
     producers = {producer for _, _, producer in batches}
@@ -92,42 +92,44 @@ def _handle_transactional(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
             "Transactional records contained more than one producer ID",
         )
-        return _handle_admitted(broker, request, _refuse_all(request, error))
+        return _handle_verified(broker, request, _reject_all(request, error))
     if not batches:
-        return _handle_admitted(broker, request, refused)
+        return _handle_verified(broker, request, rejected)
     keys = [key for key, _, _ in batches if key.topic not in INTERNAL_TOPICS]
-    admission = Admission(
+    verification = TransactionVerification(
         broker,
         request.transactional_id,
         producers.pop(),
         keys,
         produce_operation(context.api_version),
     )
-    if context.api_version >= _FIRST_OF_VERSION_2:
-        refused = {**_refuse_out_of_order(broker, batches), **refused}
-    if admission.look():
-        return _handle_admitted(broker, request, _refuse(batches, refused, admission), admission)
-    _keep_records(request)
-    return _settle_and_handle(broker, request, refused, admission)
+    if context.api_version >= _FIRST_OF_TRANSACTION_V2:
+        rejected = {**_reject_out_of_order(broker, batches), **rejected}
+    if verification.verify_now():
+        return _handle_verified(
+            broker, request, _reject_unverified(batches, rejected, verification), verification
+        )
+    _copy_records(request)
+    return _verify_and_handle(broker, request, rejected, verification)
 
 
-async def _settle_and_handle(
+async def _verify_and_handle(
     broker: Broker,
     request: Any,
-    refused: Mapping[int, PreparedBatch | KafkaError],
-    admission: Admission,
+    rejected: Mapping[int, PreparedBatch | KafkaError],
+    verification: TransactionVerification,
 ) -> Body | None:
     """Verify the partitions with the coordinator first. The connection waits meanwhile, so that
     batches keep their order."""
-    await admission.settle()
-    refused = _refuse(_transactional_batches(request), refused, admission)
-    response = _handle_admitted(broker, request, refused, admission)
+    await verification.verify()
+    rejected = _reject_unverified(_transactional_batches(request), rejected, verification)
+    response = _handle_verified(broker, request, rejected, verification)
     if response is None or isinstance(response, dict):
         return response
     return await response
 
 
-def _transactional_batches(request: Any) -> list[tuple[TopicPartition, Any, Producer]]:
+def _transactional_batches(request: Any) -> list[tuple[TopicPartition, Any, ProducerIdAndEpoch]]:
     """Return (partition, data, producer) of every transactional batch that has a whole header."""
     found = []
     for topic in request.topic_data:
@@ -137,57 +139,57 @@ def _transactional_batches(request: Any) -> list[tuple[TopicPartition, Any, Prod
                 continue
             header = read_header(records)
             if header.is_transactional:
-                producer = Producer(header.producer_id, header.producer_epoch)
+                producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
                 found.append((TopicPartition(topic.name, data.index), data, producer))
     return found
 
 
-def _refuse_out_of_order(
-    broker: Broker, batches: list[tuple[TopicPartition, Any, Producer]]
+def _reject_out_of_order(
+    broker: Broker, batches: list[tuple[TopicPartition, Any, ProducerIdAndEpoch]]
 ) -> dict[int, KafkaError]:
     """Refuse the first batch of a producer in a partition unless it has sequence 0 (KIP-890).
 
     In transaction version 2 every transaction has an epoch of its own, so the first batch must have
     sequence 0. Any other batch has overtaken an earlier one on its way."""
-    refused = {}
+    rejected = {}
     for key, data, producer in batches:
         partition = broker.partitions.get(key)
         if partition is None or producer.id in partition.log.producers.producers:
             continue
         sequence = read_header(data.records).base_sequence
         if sequence > 0:
-            refused[id(data)] = KafkaError(
+            rejected[id(data)] = KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer.id} has no state on {key}, but its first sequence number is "
                 f"{sequence}",
             )
-    return refused
+    return rejected
 
 
-def _refuse(
-    batches: list[tuple[TopicPartition, Any, Producer]],
-    refused: Mapping[int, PreparedBatch | KafkaError],
-    admission: Admission,
+def _reject_unverified(
+    batches: list[tuple[TopicPartition, Any, ProducerIdAndEpoch]],
+    rejected: Mapping[int, PreparedBatch | KafkaError],
+    verification: TransactionVerification,
 ) -> Mapping[int, PreparedBatch | KafkaError]:
-    forbidden = admission.refused
-    if not forbidden:
-        return refused
+    unverified = verification.rejected
+    if not unverified:
+        return rejected
     errors = {
-        id(data): admission.produce_error(forbidden[key])
+        id(data): verification.produce_error(unverified[key])
         for key, data, _ in batches
-        if key in forbidden
+        if key in unverified
     }
-    return {**errors, **refused}
+    return {**errors, **rejected}
 
 
-def _refuse_all(request: Any, error: KafkaError) -> dict[int, KafkaError]:
+def _reject_all(request: Any, error: KafkaError) -> dict[int, KafkaError]:
     return {id(data): error for topic in request.topic_data for data in topic.partition_data}
 
 
 # ----------------------------------------------------------------------------------------- batches
 
 
-def _refuse_zstd(request: Any) -> Mapping[int, KafkaError]:
+def _reject_zstd(request: Any) -> Mapping[int, KafkaError]:
     """Refuse zstd before version 7: clients of these versions do not support it (KIP-110)."""
     error = KafkaError(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd requires Produce version 7 or newer"
@@ -202,7 +204,7 @@ def _refuse_zstd(request: Any) -> Mapping[int, KafkaError]:
     }
 
 
-def _name_topics(broker: Broker, request: Any) -> None:
+def _resolve_topic_names(broker: Broker, request: Any) -> None:
     """Set the name of each topic that was requested by ID, or None if the ID is unknown."""
     by_id = broker.image.topics_by_id
     for topic in request.topic_data:
@@ -215,12 +217,12 @@ def _has_large_batches(broker: Broker, request: Any) -> bool:
     return any(
         data.records is not None and len(data.records) > INLINE_RECORDS_BYTES
         for topic in request.topic_data
-        if topic.name in broker.topics_looked_into
+        if topic.name in broker.topics_needing_records
         for data in topic.partition_data
     )
 
 
-def _keep_records(request: Any) -> None:
+def _copy_records(request: Any) -> None:
     """Copy the records: a thread will read them after the views of the request have expired."""
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -228,11 +230,11 @@ def _keep_records(request: Any) -> None:
                 data.records = bytes(data.records)
 
 
-async def _handle_slowly(
+async def _handle_in_thread(
     broker: Broker,
     request: Any,
-    refused: Mapping[int, PreparedBatch | KafkaError],
-    admission: Admission | None,
+    rejected: Mapping[int, PreparedBatch | KafkaError],
+    verification: TransactionVerification | None,
 ) -> Body | None:
     """Decode batches in a thread, then append them on the event loop."""
     now_ms = broker.clock.time_ms()
@@ -240,7 +242,7 @@ async def _handle_slowly(
     for topic in request.topic_data:
         for data in topic.partition_data:
             partition = broker.partitions.get((topic.name, data.index))
-            if partition is not None and partition.looks_into_batches:
+            if partition is not None and partition.needs_records:
                 work.append((id(data), data.records, partition.log.config))
 
     def prepare_all() -> dict[int, PreparedBatch | KafkaError]:
@@ -253,25 +255,25 @@ async def _handle_slowly(
         return prepared
 
     prepared = await broker.run_blocking(prepare_all)
-    response = _answer(broker, request, {**prepared, **refused}, admission)
+    response = _append_all(broker, request, {**prepared, **rejected}, verification)
     if isinstance(response, asyncio.Future):
         return await response
     assert response is None or isinstance(response, dict)
     return response
 
 
-def _answer(
+def _append_all(
     broker: Broker,
     request: Any,
     prepared: Mapping[int, PreparedBatch | KafkaError],
-    admission: Admission | None,
+    verification: TransactionVerification | None,
 ) -> Response:
     """Append everything now, in order. The response may have to wait for followers or a sync."""
     now_ms = broker.clock.time_ms()
     acks = request.acks
     topics = []
     failed = False
-    unsettled = Unsettled()
+    delayed = DelayedProduce()
     for topic in request.topic_data:
         name = topic.name
         partitions = []
@@ -285,17 +287,17 @@ def _answer(
                     or not partition.is_leader
                     or name in INTERNAL_TOPICS
                 ):
-                    partition = _checked(broker, name, index, acks)
+                    partition = _writable_partition(broker, name, index, acks)
                 if partition.leadership is not None:
-                    broker.check_may_lead(partition)
-                result = _append(partition, data, prepared, now_ms, admission)
+                    broker.check_can_prove_leadership(partition)
+                result = _append(partition, data, prepared, now_ms, verification)
             except KafkaError as error:
                 failed = True
-                partitions.append(body := failure(index, error))
-                if partition is not None and error.code in ABOUT_PRODUCERS:
-                    proof = broker.proof_of_leading(partition)
+                partitions.append(body := error_response(index, error))
+                if partition is not None and error.code in PRODUCER_STATE_ERRORS:
+                    proof = broker.leadership_proof(partition)
                     if proof is not None:
-                        unsettled.refused.append((proof, body))
+                        delayed.rejected.append((proof, body))
                 continue
             log = partition.log
             body = {
@@ -307,18 +309,20 @@ def _answer(
             partitions.append(body)
             if partition.waits_for_sync or log.wants_flush:
                 broker.flusher.request(partition)
-            if not partition.confirms_at_once and (acks == ACKS_ALL or not broker.leads_freely):
-                unsettled.granted.append((partition, result.last_offset + 1, body))
+            if not partition.commits_on_append and (
+                acks == ACKS_ALL or not broker.can_acknowledge_alone
+            ):
+                delayed.appended.append((partition, result.last_offset + 1, body))
         topics.append({"name": name, "topic_id": topic.topic_id, "partition_responses": partitions})
     if acks == 0:
         if failed:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "a produce request with acks=0 failed")
         return None
-    answer = {"responses": topics}
-    return unsettled.settled(answer, request.timeout_ms) if unsettled else answer
+    response = {"responses": topics}
+    return delayed.response_future(response, request.timeout_ms) if delayed else response
 
 
-def _checked(broker: Broker, topic: str | None, index: int, acks: int) -> Partition:
+def _writable_partition(broker: Broker, topic: str | None, index: int, acks: int) -> Partition:
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     partition = broker.find_partition((topic, index))
@@ -346,21 +350,21 @@ def _append(
     data: Any,
     prepared: Mapping[int, PreparedBatch | KafkaError],
     now_ms: int,
-    admission: Admission | None,
+    verification: TransactionVerification | None,
 ) -> AppendResult:
     batch = prepared.get(id(data)) if prepared else None
     if batch is None:
         config = partition.log.config
         batch = prepare(data.records, config, now_ms)
-        if partition.looks_into_batches:
+        if partition.needs_records:
             batch = prepare_records(batch, config, now_ms)
     elif isinstance(batch, KafkaError):
         raise batch
     if batch.header.is_transactional:
-        if admission is None:
+        if verification is None:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "a transactional batch requires a transactional ID",
             )
-        admission.check_guard(partition.key)
+        verification.check_guard(partition.key)
     return partition.append(batch.batch, batch.header, now_ms)

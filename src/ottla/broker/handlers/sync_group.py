@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import RequestContext, Response
-from ottla.broker.parked_request import ParkedRequest
+from ottla.broker.delayed_response import DelayedResponse
 from ottla.core.group.events import SyncRequested
 from ottla.core.group.rebalance import sync_error
 
@@ -23,10 +23,10 @@ API_KEY = 14
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     if not request.group_id:
         return sync_error(ErrorCode.INVALID_GROUP_ID)
-    parked = ParkedRequest(sync_error)
+    delayed = DelayedResponse(sync_error)
     broker.group_coordinator.submit(
         SyncRequested(
-            parked,
+            delayed,
             request.group_id,
             member_id=request.member_id,
             instance_id=request.group_instance_id,
@@ -36,4 +36,4 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
             assignments={each.member_id: each.assignment for each in request.assignments},
         )
     )
-    return parked.response()
+    return delayed.response()

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.parked_request import ParkedRequest
+from ottla.broker.delayed_response import DelayedResponse
 from ottla.broker.transaction_markers import LocalMarkers, Marker
-from ottla.core.coordinator import Producer
+from ottla.core.coordinator import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -31,62 +31,65 @@ _NOT_YET = frozenset({
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
-    results = [_Result(asked) for asked in request.markers]
-    parked = ParkedRequest(lambda code: {"markers": []})
+    results = [_Result(requested) for requested in request.markers]
+    delayed = DelayedResponse(lambda code: {"markers": []})
     missing = sum(len(result.missing) for result in results)
 
     def one_written() -> None:
         nonlocal missing
         missing -= 1
         if not missing:
-            parked.reply({"markers": [result.body() for result in results]})
+            delayed.reply({"markers": [result.body() for result in results]})
 
     if not missing:
         return {"markers": [result.body() for result in results]}
     markers = LocalMarkers(broker)
-    for asked, result in zip(request.markers, results, strict=True):
+    for requested, result in zip(request.markers, results, strict=True):
         marker = Marker(
-            Producer(asked.producer_id, asked.producer_epoch),
-            asked.transaction_result,
-            asked.coordinator_epoch,
-            asked.transaction_version,
+            ProducerIdAndEpoch(requested.producer_id, requested.producer_epoch),
+            requested.transaction_result,
+            requested.coordinator_epoch,
+            requested.transaction_version,
         )
         for key in list(result.missing):
 
             def on_written(
                 key: TopicPartition, error: KafkaError | None, result: _Result = result
             ) -> None:
-                result.note(key, error)
+                result.record(key, error)
                 one_written()
 
             markers.write(key, marker, on_written)
-    return parked.response()
+    return delayed.response()
 
 
 class _Result:
     """The results of one marker."""
 
-    def __init__(self, asked: Any) -> None:
-        self._producer_id = asked.producer_id
+    def __init__(self, requested: Any) -> None:
+        self._producer_id = requested.producer_id
         self._codes: dict[TopicPartition, int] = {}
         self.missing = list(
             dict.fromkeys(
                 TopicPartition(topic.name, index)
-                for topic in asked.topics
+                for topic in requested.topics
                 for index in topic.partition_indexes
             )
         )
 
-    def note(self, key: TopicPartition, error: KafkaError | None) -> None:
+    def record(self, key: TopicPartition, error: KafkaError | None) -> None:
         code = ErrorCode.NONE if error is None else error.code
         self._codes[key] = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_YET else code
 
     def body(self) -> Body:
         topics: dict[str, list[Body]] = {}
         for key in self.missing:
-            told = {"partition_index": key.partition, "error_code": self._codes[key]}
-            topics.setdefault(key.topic, []).append(told)
+            partition_result = {"partition_index": key.partition, "error_code": self._codes[key]}
+            topics.setdefault(key.topic, []).append(partition_result)
         return {
             "producer_id": self._producer_id,
-            "topics": [{"name": name, "partitions": told} for name, told in topics.items()],
+            "topics": [
+                {"name": name, "partitions": partition_result}
+                for name, partition_result in topics.items()
+            ],
         }

@@ -5,7 +5,7 @@ lines.txt ─ file source ─► lines ─ Streams on Spark ─┬► word-count
 
 narrative     the steps of the demo
 pipeline      the processes and files
-ledger        the counts that verify the result
+verification  the counts that verify the result
 screen        the terminal output
 application   the Streams application, which runs in a process of its own
 failover      the kill of a partition leader"""

@@ -59,7 +59,7 @@ def demo(brokers: int, lines: int, keep: bool) -> int:
     try:
         outcome = Narrative(pipeline, screen, brokers, lines).run()
         is_whole = outcome.is_right
-        screen.summary(outcome.flow, outcome.checks, _where_to_look(pipeline, keep))
+        screen.summary(outcome.flow, outcome.checks, _next_steps(pipeline, keep))
         if keep:
             _keep_running(pipeline)
     except KeyboardInterrupt:
@@ -101,7 +101,7 @@ def _keep_running(pipeline: Pipeline) -> None:
         time.sleep(SUPERVISE_EVERY_S)
 
 
-def _where_to_look(pipeline: Pipeline, keep: bool) -> list[str]:
+def _next_steps(pipeline: Pipeline, keep: bool) -> list[str]:
     from ottla.cli.demo.application import COUNTS, NAME
 
     if not keep:

@@ -31,7 +31,7 @@ class Failover:
         self._brokers.is_left_alone = True
         self._brokers.kill(leader)
         self._killed_at = time.monotonic()
-        self._watch = threading.Thread(target=self._look_for_a_leader, daemon=True)
+        self._watch = threading.Thread(target=self._find_leader, daemon=True)
         self._watch.start()
 
     @property
@@ -55,7 +55,7 @@ class Failover:
             f"broker {self._new} became leader of {LINES}-0 {self._taken_s:.1f} s later"
         )
 
-    def _look_for_a_leader(self) -> None:
+    def _find_leader(self) -> None:
         from ottla import Admin
 
         while time.monotonic() - self._killed_at < TIMEOUT_S:

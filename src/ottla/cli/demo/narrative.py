@@ -16,17 +16,17 @@ from ottla.base.errors import UserError
 from ottla.base.types import TopicPartition
 from ottla.cli.demo.application import COUNTS, LINES, WINDOWS
 from ottla.cli.demo.failover import Failover
-from ottla.cli.demo.ledger import (
+from ottla.cli.demo.pipeline import PARTITIONS, Pipeline
+from ottla.cli.demo.screen import Screen
+from ottla.cli.demo.verification import (
     Check,
-    Read,
-    Written,
+    ReadRecords,
+    WrittenLines,
     checks,
     has_arrived,
     numbered_lines,
     words_of,
 )
-from ottla.cli.demo.pipeline import PARTITIONS, Pipeline
-from ottla.cli.demo.screen import Screen
 
 PICTURE = """\
 lines.txt ─► topic lines ─► Streams on Spark ─┬► word-counts ──► counts.txt
@@ -35,7 +35,7 @@ lines.txt ─► topic lines ─► Streams on Spark ─┬► word-counts ─�
 STAGES = ("lines.txt", "topic lines", "counted", "counts.txt")
 FIRST_LINES = 10
 LINES_PER_S = 20
-LOOK_EVERY_S = 0.1
+POLL_TIMEOUT_S = 0.1
 FIRST_TIMEOUT_S = 400.0
 """Time to wait for the first results, with the start of Spark on a very busy machine."""
 QUIET_TIMEOUT_S = 180.0
@@ -64,14 +64,14 @@ class Narrative:
         self._brokers = brokers
         self._total = max(lines, FIRST_LINES)
         self._source = numbered_lines()
-        self._written = Written()
-        self._read = Read()
+        self._written = WrittenLines()
+        self._read = ReadRecords()
         self._failover: Failover | None = None
 
     def run(self) -> Outcome:
         """Run all steps and return the result."""
         self._start()
-        with self._reading():
+        with self._open_consumer():
             self._wait_for_the_first()
             self._add_lines()
             self._wait_for_the_rest()
@@ -114,8 +114,8 @@ class Narrative:
     # --------------------------------------------------------------------------------- consume
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Open the consumer that `_look` polls while the body runs."""
+    def _open_consumer(self) -> Iterator[None]:
+        """Open the consumer that `_poll` reads from while the body runs."""
         from ottla import Consumer
 
         with Consumer(
@@ -132,14 +132,14 @@ class Narrative:
             self._consumer = consumer
             yield
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Read new records and new lines of the result files.
 
         Raises:
             UserError: A process has exited.
         """
         self._pipeline.check()
-        for record in self._consumer.poll(timeout_s=LOOK_EVERY_S, max_records=5_000):
+        for record in self._consumer.poll(timeout_s=POLL_TIMEOUT_S, max_records=5_000):
             if record.topic == LINES:
                 self._read.lines.append(record.value.decode())
             else:
@@ -162,8 +162,8 @@ class Narrative:
         with self._screen.waiting("starting Spark"):
             for text, has_come in stages:
                 while not has_come():
-                    self._look()
-                    self._not_after(deadline, FIRST_TIMEOUT_S, text)
+                    self._poll()
+                    self._check_deadline(deadline, FIRST_TIMEOUT_S, text)
                 self._screen.done(text)
 
     def _files_have_begun(self) -> bool:
@@ -183,7 +183,7 @@ class Narrative:
                 if self._brokers > 1 and not self._failover and len(self._written.lines) >= middle:
                     self._failover = Failover(self._pipeline)
                     self._screen.note(f"{self._failover.victim} was killed (kill -9)")
-                self._look()
+                self._poll()
                 show()
         self._screen.done(f"added {left} more lines while the pipeline was running")
         if self._failover is not None:
@@ -193,7 +193,7 @@ class Narrative:
         before, since = self._progress(), time.monotonic()
         with self._bars() as show:
             while not self._has_arrived():
-                self._look()
+                self._poll()
                 show()
                 now = self._progress()
                 if now != before:
@@ -227,7 +227,7 @@ class Narrative:
             yield show
 
     @staticmethod
-    def _not_after(deadline: float, timeout_s: float, what: str) -> None:
+    def _check_deadline(deadline: float, timeout_s: float, what: str) -> None:
         if time.monotonic() > deadline:
             raise UserError(f"Timed out after {timeout_s:g} s while waiting for: {what}.")
 

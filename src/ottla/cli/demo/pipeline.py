@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ottla.base.errors import UserError
 from ottla.cli.demo.application import COUNTS, LINES, WINDOWS
-from ottla.cli.demo.ledger import Counted
+from ottla.cli.demo.verification import WordCounts
 from ottla.cli.local_cluster import BrokerChild, LocalCluster
 
 HOST = "127.0.0.1"
@@ -162,14 +162,14 @@ class ResultFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.counted = Counted()
+        self.counted = WordCounts()
         self._position = 0
 
     def read_on(self) -> None:
         """Read the complete lines that were added since the last call."""
         size = self.path.stat().st_size if self.path.exists() else 0
         if size < self._position:
-            self.counted, self._position = Counted(), 0
+            self.counted, self._position = WordCounts(), 0
         if size == self._position:
             return
         with self.path.open("rb") as file:

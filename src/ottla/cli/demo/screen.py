@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
-from ottla.cli.demo.ledger import Check
+from ottla.cli.demo.verification import Check
 
 
 class Screen:
@@ -68,7 +68,7 @@ class Screen:
             yield bars
 
     def summary(
-        self, flow: Sequence[tuple[str, str]], checks: Sequence[Check], look: Sequence[str]
+        self, flow: Sequence[tuple[str, str]], checks: Sequence[Check], hints: Sequence[str]
     ) -> None:
         self.console.print()
         counted = Table(title="Records processed", title_justify="left", show_header=False)
@@ -89,7 +89,7 @@ class Screen:
             mark = "[green]✓[/green]" if check.is_right else "[red]✗[/red]"
             proof.add_row(escape(check.what), f"{check.wanted:,}", f"{check.found:,}", mark)
         self.console.print(proof)
-        for line in look:
+        for line in hints:
             self.console.print(escape(line), soft_wrap=True)
 
 

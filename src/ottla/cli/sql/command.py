@@ -14,7 +14,7 @@ from ottla.cli.output import Output, output_option, table
 from ottla.cli.tool import Tool
 
 if TYPE_CHECKING:
-    from ottla.cli.sql.on_spark import Reading, Source
+    from ottla.cli.sql.on_spark import ParseOptions, Source
 
 EXAMPLES = """
 ottla sql "select count(*) from orders"
@@ -82,12 +82,12 @@ def sql(
     words with backticks. Simple statements (columns, count(*), WHERE, LIMIT) are evaluated without
     Spark; all others run on Spark.
     """
-    from ottla.cli.sql.on_spark import Reading
+    from ottla.cli.sql.on_spark import ParseOptions
 
     with cluster.admin() as admin:
         topics = sorted(admin.list_topics())
-    reading = Reading(value_format, schema, mode)
-    columns, rows = _answer(
+    reading = ParseOptions(value_format, schema, mode)
+    columns, rows = _execute(
         statement, topics, cluster, reading, max_rows + 1, master, spark_log, output
     )
     shown = [[_cell(value) for value in row] for row in rows[:max_rows]]
@@ -99,44 +99,44 @@ def sql(
         output.note(f"Only the first {max_rows} rows are shown. Show more rows with --max-rows.")
 
 
-def _answer(
+def _execute(
     statement: str,
     topics: list[str],
     cluster: ClusterOptions,
-    reading: Reading,
+    reading: ParseOptions,
     max_rows: int,
     master: str,
     spark_log: str | None,
     output: Output,
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    from ottla.cli.sql import direct, on_spark, sentences
+    from ottla.cli.sql import direct, error_messages, on_spark
     from ottla.cli.sql.json_rows import NeedsSpark
     from ottla.cli.sql.statement import parse
 
     simple = parse(statement)
     if simple is not None and simple.topic not in topics:
-        raise sentences.no_topic(simple.topic, topics)
+        raise error_messages.no_topic(simple.topic, topics)
     names = named_topics(statement, topics) if simple is None else [simple.topic]
     sources = [_source(name, cluster) for name in names]
     if simple is not None and _may_be_direct(reading, master, spark_log):
         with contextlib.suppress(NeedsSpark):
-            answer = direct.answer(simple, sources[0].snapshot, reading.value_format, max_rows)
-            if answer.value_format is not None:
+            result = direct.execute(simple, sources[0].snapshot, reading.value_format, max_rows)
+            if result.value_format is not None:
                 _note_formats(sources, reading, output)
-            return answer.columns, answer.rows
+            return result.columns, result.rows
     _note_formats(sources, reading, output)
     return on_spark.run(
         statement, sources, reading, topics, master=master, max_rows=max_rows, log=spark_log
     )
 
 
-def _may_be_direct(reading: Reading, master: str, spark_log: str | None) -> bool:
+def _may_be_direct(reading: ParseOptions, master: str, spark_log: str | None) -> bool:
     is_default = master == DEFAULT_MASTER and spark_log is None
     return is_default and reading.schema is None and reading.mode == "fail"
 
 
-def _note_formats(sources: Iterable[Source], reading: Reading, output: Output) -> None:
-    from ottla.cli.sql.sentences import not_json
+def _note_formats(sources: Iterable[Source], reading: ParseOptions, output: Output) -> None:
+    from ottla.cli.sql.error_messages import not_json
 
     if reading.value_format != "auto":
         return

@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any
 
 from ottla.cli.sql import json_rows
+from ottla.cli.sql.error_messages import no_column
 from ottla.cli.sql.json_rows import NeedsSpark
-from ottla.cli.sql.sentences import no_column
 from ottla.cli.sql.statement import Condition, Select
 from ottla.spark.plan import OffsetRange
 from ottla.spark.topic_snapshot import TopicSnapshot
@@ -44,7 +44,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     """The result of a statement."""
 
     columns: list[str]
@@ -53,7 +53,9 @@ class Answer:
     """Format in which values were parsed; None if no value was parsed."""
 
 
-def answer(select: Select, snapshot: TopicSnapshot, value_format: str, max_rows: int) -> Answer:
+def execute(
+    select: Select, snapshot: TopicSnapshot, value_format: str, max_rows: int
+) -> QueryResult:
     """Evaluate a statement.
 
     Args:
@@ -72,12 +74,14 @@ def answer(select: Select, snapshot: TopicSnapshot, value_format: str, max_rows:
     limit = max_rows if select.limit is None else min(select.limit, max_rows)
     if select.count_label is None:
         table = _table(select, snapshot, value_format)
-        return Answer(table.labels(select), list(table.rows(select, limit)), table.value_format)
+        return QueryResult(
+            table.labels(select), list(table.rows(select, limit)), table.value_format
+        )
     if all(each.column in METADATA for each in select.conditions):
         table = _Table(snapshot, None, dict(METADATA))  # the values are not needed
     else:
         table = _table(select, snapshot, value_format)
-    return Answer([select.count_label], [(table.count(select),)][:limit], table.value_format)
+    return QueryResult([select.count_label], [(table.count(select),)][:limit], table.value_format)
 
 
 def _table(select: Select, snapshot: TopicSnapshot, value_format: str) -> _Table:
@@ -123,19 +127,19 @@ class _Table:
         return [each.label for each in select.columns] or list(self._columns)
 
     def count(self, select: Select) -> int:
-        ranges, left = _narrowed(self._snapshot.ranges, select.conditions)
+        ranges, left = _narrow_ranges(self._snapshot.ranges, select.conditions)
         if left:
-            return sum(1 for _ in self._chosen(left, ranges, []))
+            return sum(1 for _ in self._selected(left, ranges, []))
         if sum(each.size for each in ranges) > MAX_COUNTED:
             raise NeedsSpark
         return sum(records.num_rows for _, records in self._snapshot.read(["offset"], ranges))
 
     def rows(self, select: Select, limit: int) -> Iterator[tuple[Any, ...]]:
         names = [each.name for each in select.columns] or list(self._columns)
-        ranges, left = _narrowed(self._snapshot.ranges, select.conditions)
-        return islice(self._chosen(left, ranges, names), limit)
+        ranges, left = _narrow_ranges(self._snapshot.ranges, select.conditions)
+        return islice(self._selected(left, ranges, names), limit)
 
-    def _chosen(
+    def _selected(
         self, conditions: Sequence[Condition], ranges: Sequence[OffsetRange], names: list[str]
     ) -> Iterator[tuple[Any, ...]]:
         """Yield the named columns of the records that meet all conditions."""
@@ -213,7 +217,7 @@ def _local_time(ms: int) -> datetime | None:
         raise NeedsSpark from None
 
 
-def _narrowed(
+def _narrow_ranges(
     ranges: Sequence[OffsetRange], conditions: Sequence[Condition]
 ) -> tuple[list[OffsetRange], list[Condition]]:
     """Narrow the ranges by the conditions on partitions and offsets.
@@ -224,15 +228,15 @@ def _narrowed(
     found, left = list(ranges), []
     for each in conditions:
         if each.column == "_partition":
-            found = [part for part in found if _holds(each, part.partition)]
+            found = [part for part in found if _matches(each, part.partition)]
         elif each.column == "_offset":
-            found = [cut for part in found for cut in _cut(part, each)]
+            found = [cut for part in found for cut in _narrow_range(part, each)]
         else:
             left.append(each)
     return found, left
 
 
-def _holds(condition: Condition, partition: int) -> bool:
+def _matches(condition: Condition, partition: int) -> bool:
     if condition.operator.startswith("is "):
         return condition.operator == "is not null"
     if not isinstance(condition.literal, int):
@@ -240,7 +244,7 @@ def _holds(condition: Condition, partition: int) -> bool:
     return _COMPARE[condition.operator](partition, condition.literal)
 
 
-def _cut(part: OffsetRange, condition: Condition) -> list[OffsetRange]:
+def _narrow_range(part: OffsetRange, condition: Condition) -> list[OffsetRange]:
     if condition.operator.startswith("is "):
         return [part] if condition.operator == "is not null" else []
     at = condition.literal

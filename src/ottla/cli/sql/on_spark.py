@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
-from ottla.cli.sql.sentences import Tables, of_spark
+from ottla.cli.sql.error_messages import Tables, of_spark
 from ottla.spark.topic_snapshot import TopicSnapshot
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ CPU time."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParseOptions:
     """Options of the command that control how the values of topics are parsed."""
 
     value_format: str
@@ -52,7 +52,7 @@ class Source:
         """Return all records as an Arrow table, or None if the topic is too large."""
         import pyarrow
 
-        from ottla.spark.schema import RowMaker, source_schema
+        from ottla.spark.schema import RowConverter, source_schema
 
         if self.snapshot.size > MAX_LOCAL_OFFSETS:
             return None
@@ -60,7 +60,7 @@ class Source:
         found: list[Any] = []
         size = 0
         for part in self.snapshot.ranges:
-            rows = RowMaker(schema, part.topic, part.partition)
+            rows = RowConverter(schema, part.topic, part.partition)
             for _, records in self.snapshot.read(rows.columns, [part]):
                 found += rows.batches(records)
                 size += records.nbytes
@@ -74,7 +74,7 @@ class Source:
 def run(
     statement: str,
     sources: Sequence[Source],
-    reading: Reading,
+    reading: ParseOptions,
     topics: Sequence[str],
     *,
     master: str,
@@ -90,7 +90,7 @@ def run(
     is_local = master.startswith("local")
     records = {each.snapshot.topic: each.records() if is_local else None for each in sources}
     is_short = is_local and all(each is not None for each in records.values())
-    spark = _started(master, log, is_short=is_short)
+    spark = _start_session(master, log, is_short=is_short)
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -110,7 +110,7 @@ def run(
 
 
 def _frame(
-    spark: SparkSession, source: Source, records: Any | None, reading: Reading
+    spark: SparkSession, source: Source, records: Any | None, reading: ParseOptions
 ) -> tuple[DataFrame, str]:
     from ottla.spark.topic_table import chosen_format, parsed
 
@@ -144,7 +144,7 @@ def _check_installed() -> None:
         )
 
 
-def _started(master: str, log: str | None, *, is_short: bool) -> SparkSession:
+def _start_session(master: str, log: str | None, *, is_short: bool) -> SparkSession:
     import logging
 
     import ottla.spark

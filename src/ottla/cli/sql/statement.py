@@ -111,32 +111,32 @@ class _Parser:
     def select(self) -> Select:
         self._expect("select")
         count_label = self._count()
-        columns = () if count_label is not None or self._takes("symbol", "*") else self._columns()
+        columns = () if count_label is not None or self._accept("symbol", "*") else self._columns()
         self._expect("from")
         topic = self._name()
-        conditions = self._conditions() if self._takes("word", "where") else ()
-        limit = int(self._number()) if self._takes("word", "limit") else None
-        self._takes("symbol", ";")
+        conditions = self._conditions() if self._accept("word", "where") else ()
+        limit = int(self._number()) if self._accept("word", "limit") else None
+        self._accept("symbol", ";")
         if self._at < len(self._tokens):
             raise _NotSimple
         return Select(topic, columns, count_label, conditions, limit)
 
     def _count(self) -> str | None:
-        if not self._takes("word", "count"):
+        if not self._accept("word", "count"):
             return None
         for symbol in ("(", "*", ")"):
-            if not self._takes("symbol", symbol):
+            if not self._accept("symbol", symbol):
                 raise _NotSimple
         return self._alias() or "count(1)"
 
     def _columns(self) -> tuple[Column, ...]:
         found = [Column(self._name(), self._alias())]
-        while self._takes("symbol", ","):
+        while self._accept("symbol", ","):
             found.append(Column(self._name(), self._alias()))
         return tuple(found)
 
     def _alias(self) -> str | None:
-        if self._takes("word", "as"):
+        if self._accept("word", "as"):
             return self._name()
         kind, text = self._peek()
         is_name = kind == "quoted" or (kind == "word" and text.lower() not in _RESERVED)
@@ -144,14 +144,14 @@ class _Parser:
 
     def _conditions(self) -> tuple[Condition, ...]:
         found = [self._condition()]
-        while self._takes("word", "and"):
+        while self._accept("word", "and"):
             found.append(self._condition())
         return tuple(found)
 
     def _condition(self) -> Condition:
         column = self._name()
-        if self._takes("word", "is"):
-            operator = "is not null" if self._takes("word", "not") else "is null"
+        if self._accept("word", "is"):
+            operator = "is not null" if self._accept("word", "not") else "is null"
             self._expect("null")
             return Condition(column, operator)
         kind, operator = self._next()
@@ -190,7 +190,7 @@ class _Parser:
         self._at += 1
         return found
 
-    def _takes(self, kind: str, text: str) -> bool:
+    def _accept(self, kind: str, text: str) -> bool:
         found_kind, found = self._peek()
         if found_kind != kind or found.lower() != text:
             return False
@@ -198,5 +198,5 @@ class _Parser:
         return True
 
     def _expect(self, word: str) -> None:
-        if not self._takes("word", word):
+        if not self._accept("word", word):
             raise _NotSimple

@@ -173,10 +173,10 @@ class AsyncAdmin:
             validate_only: Check the request and create nothing.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        given: list[NewTopic | str] = flatten(
+        requested: list[NewTopic | str] = flatten(
             new_topics, (NewTopic, str), "NewTopic values or topic names"
         )
-        wanted = [NewTopic(each) if isinstance(each, str) else each for each in given]
+        wanted = [NewTopic(each) if isinstance(each, str) else each for each in requested]
         created = await topics.create_topics(self._cluster, wanted, validate_only=validate_only)
         return created.checked(return_errors)
 
@@ -446,11 +446,11 @@ class AsyncAdmin:
             offsets: The new offset of each partition.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        given = {
+        to_commit = {
             TopicPartition(*key): OffsetAndMetadata(value) if isinstance(value, int) else value
             for key, value in offsets.items()
         }
-        altered = await group_offsets.alter_group_offsets(self._cluster, group_id, given)
+        altered = await group_offsets.alter_group_offsets(self._cluster, group_id, to_commit)
         return altered.checked(return_errors)
 
     async def delete_group_offsets(
@@ -514,8 +514,8 @@ class AsyncAdmin:
             broker: ID of the replica to ask; None is the leader.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        asked = flatten(wanted, TopicPartition, "TopicPartition values")
-        found = await partitions.describe_producers(self._cluster, asked, broker)
+        requested = flatten(wanted, TopicPartition, "TopicPartition values")
+        found = await partitions.describe_producers(self._cluster, requested, broker)
         return found.checked(return_errors)
 
     # --------------------------------------------------------------------------- transactions
@@ -653,8 +653,8 @@ class AsyncAdmin:
             brokers: IDs of the brokers; none is all of them.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        asked = flatten(brokers, int, "broker ids") or self._brokers()
-        found = await nodes.api_versions(self._cluster, asked)
+        requested = flatten(brokers, int, "broker ids") or self._brokers()
+        found = await nodes.api_versions(self._cluster, requested)
         return found.checked(return_errors)
 
     async def describe_log_dirs(
@@ -670,8 +670,8 @@ class AsyncAdmin:
             partitions: Only these partitions; None is all of them.
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        asked = flatten(brokers, int, "broker ids") or self._brokers()
-        found = await nodes.describe_log_dirs(self._cluster, asked, partitions)
+        requested = flatten(brokers, int, "broker ids") or self._brokers()
+        found = await nodes.describe_log_dirs(self._cluster, requested, partitions)
         return found.checked(return_errors)
 
     def _brokers(self) -> list[int]:

@@ -143,15 +143,15 @@ async def describe_configs(
             "include_synonyms": include_synonyms,
             "include_documentation": include_documentation,
         }
-        answer = await cluster.call(Api.DESCRIBE_CONFIGS, body, node=node)
+        response = await cluster.call(Api.DESCRIBE_CONFIGS, body, node=node)
         return {
-            _resource(told): _failure(told)
-            if told.error_code
-            else {config.name: _entry(config) for config in told.configs}
-            for told in answer.results
+            _resource(entry): _failure(entry)
+            if entry.error_code
+            else {config.name: _entry(config) for config in entry.configs}
+            for entry in response.results
         }
 
-    return await dispatch(_placed(cluster), resources, ask, what="describing configs")
+    return await dispatch(_by_broker(cluster), resources, ask, what="describing configs")
 
 
 async def alter_configs(
@@ -177,13 +177,13 @@ async def alter_configs(
             ],
             "validate_only": validate_only,
         }
-        answer = await cluster.call(Api.INCREMENTAL_ALTER_CONFIGS, body, node=node)
+        response = await cluster.call(Api.INCREMENTAL_ALTER_CONFIGS, body, node=node)
         return {
-            _resource(told): _failure(told) if told.error_code else None
-            for told in answer.responses
+            _resource(entry): _failure(entry) if entry.error_code else None
+            for entry in response.responses
         }
 
-    return await dispatch(_placed(cluster), changes, ask, what="changing configs")
+    return await dispatch(_by_broker(cluster), changes, ask, what="changing configs")
 
 
 async def list_config_resources(
@@ -195,16 +195,16 @@ async def list_config_resources(
     async def ask() -> list[ConfigResource]:
         # Version 0 supports client metrics only.
         min_version = 0 if wanted == [ResourceType.CLIENT_METRICS] else 1
-        answer = await cluster.call(
+        response = await cluster.call(
             Api.LIST_CONFIG_RESOURCES, {"resource_types": wanted}, min_version=min_version
         )
-        raise_for(answer.error_code)
-        return sorted(_resource(told) for told in answer.config_resources)
+        raise_for(response.error_code)
+        return sorted(_resource(entry) for entry in response.config_resources)
 
     return await cluster.retrying(ask, what="listing configs")
 
 
-def _placed(cluster: Cluster) -> AtBrokers[ConfigResource]:
+def _by_broker(cluster: Cluster) -> AtBrokers[ConfigResource]:
     def place(resource: ConfigResource) -> int:
         own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
         if not own:
@@ -213,36 +213,36 @@ def _placed(cluster: Cluster) -> AtBrokers[ConfigResource]:
             return int(resource.name)
         except ValueError:
             raise InvalidConfig(
-                f"{resource.name!r} names no broker: brokers are numbered."
+                f"Broker {resource.name!r} does not exist: broker IDs are numbers."
             ) from None
 
     return AtBrokers(cluster, place)
 
 
-def _resource(told: Any) -> ConfigResource:
-    return ConfigResource(_enum(ResourceType, told.resource_type), told.resource_name)
+def _resource(entry: Any) -> ConfigResource:
+    return ConfigResource(_enum(ResourceType, entry.resource_type), entry.resource_name)
 
 
-def _failure(told: Any) -> ClientError:
-    if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        name = told.resource_name
-        return UnknownTopic(f"there is no topic {name}", topic=name)
-    return error_for(told.error_code, told.error_message)
+def _failure(entry: Any) -> ClientError:
+    if entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        name = entry.resource_name
+        return UnknownTopic(f"topic {name!r} does not exist", topic=name)
+    return error_for(entry.error_code, entry.error_message)
 
 
-def _entry(told: Any) -> ConfigEntry:
+def _entry(entry: Any) -> ConfigEntry:
     return ConfigEntry(
-        told.name,
-        told.value,
-        _enum(ConfigSource, told.config_source),
-        told.is_sensitive,
-        told.read_only,
-        _enum(ValueType, told.config_type),
+        entry.name,
+        entry.value,
+        _enum(ConfigSource, entry.config_source),
+        entry.is_sensitive,
+        entry.read_only,
+        _enum(ValueType, entry.config_type),
         tuple(
             ConfigSynonym(each.name, each.value, _enum(ConfigSource, each.source))
-            for each in told.synonyms
+            for each in entry.synonyms
         ),
-        told.documentation,
+        entry.documentation,
     )
 
 
@@ -255,11 +255,11 @@ def _enum(kind: Any, code: int) -> Any:
 
 
 def as_changes(
-    given: Iterable[ConfigChange] | Mapping[str, str | None],
+    changes: Iterable[ConfigChange] | Mapping[str, str | None],
 ) -> list[ConfigChange]:
-    if not isinstance(given, Mapping):
-        return list(given)
+    if not isinstance(changes, Mapping):
+        return list(changes)
     return [
         ConfigChange.delete(name) if value is None else ConfigChange.set(name, value)
-        for name, value in given.items()
+        for name, value in changes.items()
     ]

@@ -3,7 +3,7 @@
 Each key (a topic, a group, a partition) has a broker that must be asked: the controller, a
 coordinator, a leader, a particular broker, or any. `dispatch` determines it, sends one request per
 broker for all of its keys, and retries the keys that failed because the broker was the wrong one or
-temporarily unable to answer, with backoff, until `default.api.timeout.ms` has passed. The outcome
+temporarily unable to respond, with backoff, until `default.api.timeout.ms` has passed. The outcome
 of one key never affects another.
 
 A request for a topic that does not exist is retried only for UNKNOWN_TOPIC_GRACE_S, and only if the
@@ -123,7 +123,7 @@ class AtBrokers(Lookup[K]):
     def _unknown(self, node: int) -> ClientError:
         there = ", ".join(map(str, sorted(self.cluster.metadata.nodes)))
         return ClientError(
-            f"there is no broker {node} in the cluster, which has {there}",
+            f"broker {node} does not exist; the cluster has {there}",
             code=ErrorCode.BROKER_NOT_AVAILABLE,
         )
 
@@ -163,7 +163,7 @@ class AtLeaders(Lookup[TopicPartition]):
             return error_for(code, **where)  # type: ignore[arg-type]
         topic = metadata.topics.get(key.topic)
         if topic is None:
-            return UnknownTopic(f"there is no topic {key.topic}", **where)  # type: ignore[arg-type]
+            return UnknownTopic(f"topic {key.topic!r} does not exist", **where)  # type: ignore[arg-type]
         if not 0 <= key.partition < topic.partition_count:
             return UnknownTopic(
                 f"topic {key.topic} has no partition {key.partition}; it has "
@@ -197,7 +197,7 @@ async def dispatch(
     while pending:
         outcomes |= await _round(lookup, pending, ask, deadline)
         now = loop.time()
-        pending = [key for key in pending if _goes_on(lookup, outcomes[key], now - start)]
+        pending = [key for key in pending if _should_retry(lookup, outcomes[key], now - start)]
         pause_s = backoff.next_s()
         if not pending or now + pause_s >= deadline:
             break
@@ -210,10 +210,10 @@ async def dispatch(
         error = outcomes[key]
         assert isinstance(error, ClientError)
         outcomes[key] = timed_out(what, config.default_api_timeout_ms, error)
-    return _sorted_out(order, outcomes)
+    return _split_outcomes(order, outcomes)
 
 
-def _sorted_out(order: list[K], outcomes: Mapping[K, V | ClientError]) -> Results[K, V]:
+def _split_outcomes(order: list[K], outcomes: Mapping[K, V | ClientError]) -> Results[K, V]:
     results: Results[K, V] = Results()
     for key in order:
         outcome = outcomes[key]
@@ -224,7 +224,7 @@ def _sorted_out(order: list[K], outcomes: Mapping[K, V | ClientError]) -> Result
     return results
 
 
-def _goes_on(lookup: Lookup[K], outcome: object, passed_s: float) -> bool:
+def _should_retry(lookup: Lookup[K], outcome: object, passed_s: float) -> bool:
     if not isinstance(outcome, ClientError):
         return False
     grace_s = lookup.grace_s(outcome)
@@ -244,21 +244,21 @@ async def _round(
                     outcomes[key] = node
                 else:
                     by_node.setdefault(node, []).append(key)
-            answers = await asyncio.gather(
+            responses = await asyncio.gather(
                 *(_ask_node(node, share, ask) for node, share in by_node.items())
             )
     except TimeoutError as error:
-        failure: ClientError = KafkaTimeout(unfinished(error) or "no broker answered")
+        failure: ClientError = KafkaTimeout(unfinished(error) or "no broker responded")
         if isinstance(error, ClientError):
             failure = error
         return {**dict.fromkeys(keys, failure), **outcomes}
     except ClientError as error:
         return dict.fromkeys(keys, error)
-    for answer in answers:
-        outcomes.update(answer)
+    for response in responses:
+        outcomes.update(response)
     for key in keys:
         if key not in outcomes:
-            outcomes[key] = ClientError(f"the broker's answer says nothing of {key}")
+            outcomes[key] = ClientError(f"the broker's response does not contain {key}")
     return outcomes
 
 

@@ -78,7 +78,7 @@ async def list_group_offsets(
         }
         options: dict[str, Any] = {"node": node, "max_version": BY_NAME_MAX_VERSION}
         try:
-            answer = await cluster.call(Api.OFFSET_FETCH, body, min_version=8, **options)
+            response = await cluster.call(Api.OFFSET_FETCH, body, min_version=8, **options)
         except UnsupportedVersion:  # before Kafka 3.0
             found = {}
             for each in groups:
@@ -87,22 +87,22 @@ async def list_group_offsets(
                     "topics": topics[each],
                     "require_stable": require_stable,
                 }
-                told = await cluster.call(
+                response = await cluster.call(
                     Api.OFFSET_FETCH, old, min_version=7 if require_stable else 2, **options
                 )
-                found[each] = _committed(told)
+                found[each] = _committed(response)
             return found
-        return {told.group_id: _committed(told) for told in answer.groups}
+        return {group.group_id: _committed(group) for group in response.groups}
 
     lookup = AtCoordinators(cluster, CoordinatorType.GROUP)
     return await dispatch(lookup, topics, ask, what="listing groups' offsets")
 
 
-def _committed(told: Any) -> Committed | ClientError:
-    if told.error_code:
-        return error_for(told.error_code)
+def _committed(entry: Any) -> Committed | ClientError:
+    if entry.error_code:
+        return error_for(entry.error_code)
     found: Committed = {}
-    for topic in told.topics:
+    for topic in entry.topics:
         for each in topic.partitions:
             if each.error_code:
                 return error_for(each.error_code, topic=topic.name, partition=each.partition_index)
@@ -157,19 +157,19 @@ async def _change(
 ) -> Results[TopicPartition, None]:
     async def ask(node: int, keys: list[str]) -> dict[str, Any]:
         limit = BY_NAME_MAX_VERSION if api is Api.OFFSET_COMMIT else None
-        answer = await cluster.call(api, body, node=node, max_version=limit)
-        failure = _group_failure(answer)
-        return {group_id: answer if failure is None else failure}
+        response = await cluster.call(api, body, node=node, max_version=limit)
+        failure = _group_failure(response)
+        return {group_id: response if failure is None else failure}
 
     lookup = AtCoordinators(cluster, CoordinatorType.GROUP)
-    answers = await dispatch(lookup, [group_id], ask, what=f"changing offsets of {group_id}")
+    responses = await dispatch(lookup, [group_id], ask, what=f"changing offsets of {group_id}")
     results: Results[TopicPartition, None] = Results()
-    for topic in answers.checked(False)[group_id].topics:
-        for told in topic.partitions:
-            key = TopicPartition(topic.name, told.partition_index)
-            if told.error_code:
+    for topic in responses.checked(False)[group_id].topics:
+        for entry in topic.partitions:
+            key = TopicPartition(topic.name, entry.partition_index)
+            if entry.error_code:
                 results.errors[key] = error_for(
-                    told.error_code, topic=key.topic, partition=key.partition
+                    entry.error_code, topic=key.topic, partition=key.partition
                 )
             else:
                 results[key] = None
@@ -193,15 +193,17 @@ _OF_THE_GROUP = frozenset(
 """Codes that OffsetCommit reports for each partition, but that concern the whole group."""
 
 
-def _group_failure(answer: Any) -> ClientError | None:
-    codes = [getattr(answer, "error_code", 0)]
-    codes += [told.error_code for topic in answer.topics for told in topic.partitions]
+def _group_failure(response: Any) -> ClientError | None:
+    codes = [getattr(response, "error_code", 0)]
+    codes += [entry.error_code for topic in response.topics for entry in topic.partitions]
     if codes[0]:
         return error_for(codes[0])
     for code in codes:
         if code in _OF_THE_GROUP:
             if code == ErrorCode.UNKNOWN_MEMBER_ID:
-                return error_for(code, "the group has members: its offsets are theirs to commit")
+                return error_for(
+                    code, "the group has active members, which commit its offsets; stop them first"
+                )
             return error_for(code)
     return None
 

@@ -102,9 +102,9 @@ async def list_groups(
 
     async def ask(node: int, keys: list[int]) -> dict[int, list[GroupListing] | ClientError]:
         body = {"states_filter": wanted_states, "types_filter": wanted_types}
-        answer = await cluster.call(Api.LIST_GROUPS, body, node=node, min_version=min_version)
-        raise_for(answer.error_code)
-        return {node: [_listing(told, node) for told in answer.groups]}
+        response = await cluster.call(Api.LIST_GROUPS, body, node=node, min_version=min_version)
+        raise_for(response.error_code)
+        return {node: [_listing(entry, node) for entry in response.groups]}
 
     lookup: AtBrokers[int] = AtBrokers(cluster, lambda broker: broker)
     listed = (await dispatch(lookup, brokers, ask, what="listing groups")).checked(False)
@@ -112,9 +112,9 @@ async def list_groups(
     return Listing(sorted(found.items()))
 
 
-def _listing(told: Any, node: int) -> GroupListing:
-    kind = (told.group_type or CLASSIC).lower()
-    return GroupListing(told.group_id, kind, told.group_state, told.protocol_type, node)
+def _listing(entry: Any, node: int) -> GroupListing:
+    kind = (entry.group_type or CLASSIC).lower()
+    return GroupListing(entry.group_id, kind, entry.group_state, entry.protocol_type, node)
 
 
 # ------------------------------------------------------------------------------------ describe
@@ -143,41 +143,41 @@ async def _describe_consumer(
     """Describe the groups that use the consumer protocol.
 
     Groups that are not found or have another type are left out; other errors are returned."""
-    answer = await cluster.call(Api.CONSUMER_GROUP_DESCRIBE, {"group_ids": ids}, node=node)
+    response = await cluster.call(Api.CONSUMER_GROUP_DESCRIBE, {"group_ids": ids}, node=node)
     found: dict[str, GroupDescription | ClientError] = {}
-    for told in answer.groups:
-        if told.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+    for entry in response.groups:
+        if entry.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             continue
-        if told.error_code:
-            found[told.group_id] = error_for(told.error_code, told.error_message)
+        if entry.error_code:
+            found[entry.group_id] = error_for(entry.error_code, entry.error_message)
             continue
-        found[told.group_id] = GroupDescription(
-            told.group_id,
+        found[entry.group_id] = GroupDescription(
+            entry.group_id,
             CONSUMER,
-            told.group_state,
+            entry.group_state,
             CONSUMER_PROTOCOL,
-            told.assignor_name,
-            tuple(_consumer_member(member) for member in told.members),
+            entry.assignor_name,
+            tuple(_consumer_member(member) for member in entry.members),
             cluster.metadata.nodes.get(node),
-            told.group_epoch,
-            told.assignment_epoch,
+            entry.group_epoch,
+            entry.assignment_epoch,
         )
     return found
 
 
-def _consumer_member(told: Any) -> MemberDescription:
+def _consumer_member(entry: Any) -> MemberDescription:
     return MemberDescription(
-        told.member_id,
-        told.instance_id,
-        told.client_id,
-        told.client_host,
-        _topic_partitions(told.assignment),
-        _topic_partitions(told.target_assignment),
-        told.member_epoch,
-        None if told.member_type < 0 else told.member_type == 1,
-        told.rack_id,
-        tuple(told.subscribed_topic_names),
-        told.subscribed_topic_regex or None,
+        entry.member_id,
+        entry.instance_id,
+        entry.client_id,
+        entry.client_host,
+        _topic_partitions(entry.assignment),
+        _topic_partitions(entry.target_assignment),
+        entry.member_epoch,
+        None if entry.member_type < 0 else entry.member_type == 1,
+        entry.rack_id,
+        tuple(entry.subscribed_topic_names),
+        entry.subscribed_topic_regex or None,
     )
 
 
@@ -192,37 +192,37 @@ def _topic_partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 async def _describe_classic(
     cluster: Cluster, node: int, ids: list[str]
 ) -> dict[str, GroupDescription | ClientError]:
-    answer = await cluster.call(Api.DESCRIBE_GROUPS, {"groups": ids}, node=node)
+    response = await cluster.call(Api.DESCRIBE_GROUPS, {"groups": ids}, node=node)
     found: dict[str, GroupDescription | ClientError] = {}
-    for told in answer.groups:
-        not_found = told.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-        if told.error_code and not not_found:
-            found[told.group_id] = error_for(told.error_code, told.error_message)
-        elif not_found or told.group_state == DEAD:  # brokers before Kafka 4 return Dead
-            found[told.group_id] = error_for(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {told.group_id}"
+    for entry in response.groups:
+        not_found = entry.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        if entry.error_code and not not_found:
+            found[entry.group_id] = error_for(entry.error_code, entry.error_message)
+        elif not_found or entry.group_state == DEAD:  # brokers before Kafka 4 return Dead
+            found[entry.group_id] = error_for(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"group {entry.group_id!r} does not exist"
             )
         else:
-            is_consumers = told.protocol_type == CONSUMER_PROTOCOL
-            found[told.group_id] = GroupDescription(
-                told.group_id,
+            is_consumers = entry.protocol_type == CONSUMER_PROTOCOL
+            found[entry.group_id] = GroupDescription(
+                entry.group_id,
                 CLASSIC,
-                told.group_state,
-                told.protocol_type,
-                told.protocol_data,
-                tuple(_classic_member(member, is_consumers) for member in told.members),
+                entry.group_state,
+                entry.protocol_type,
+                entry.protocol_data,
+                tuple(_classic_member(member, is_consumers) for member in entry.members),
                 cluster.metadata.nodes.get(node),
             )
     return found
 
 
-def _classic_member(told: Any, is_consumer: bool) -> MemberDescription:
+def _classic_member(entry: Any, is_consumer: bool) -> MemberDescription:
     return MemberDescription(
-        told.member_id,
-        told.group_instance_id,
-        told.client_id,
-        told.client_host,
-        _assigned(bytes(told.member_assignment)) if is_consumer else (),
+        entry.member_id,
+        entry.group_instance_id,
+        entry.client_id,
+        entry.client_host,
+        _assigned(bytes(entry.member_assignment)) if is_consumer else (),
     )
 
 
@@ -239,8 +239,10 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
 
 async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> Results[str, None]:
     async def ask(node: int, ids: list[str]) -> dict[str, ClientError | None]:
-        answer = await cluster.call(Api.DELETE_GROUPS, {"groups_names": ids}, node=node)
-        return {told.group_id: _failure(told.error_code, told.group_id) for told in answer.results}
+        response = await cluster.call(Api.DELETE_GROUPS, {"groups_names": ids}, node=node)
+        return {
+            entry.group_id: _failure(entry.error_code, entry.group_id) for entry in response.results
+        }
 
     lookup = AtCoordinators(cluster, CoordinatorType.GROUP)
     return await dispatch(lookup, group_ids, ask, what="deleting groups")
@@ -250,8 +252,8 @@ def _failure(code: int, group_id: str) -> ClientError | None:
     if not code:
         return None
     texts = {
-        ErrorCode.NON_EMPTY_GROUP: f"group {group_id} is not empty",
-        ErrorCode.GROUP_ID_NOT_FOUND: f"there is no group {group_id}",
+        ErrorCode.NON_EMPTY_GROUP: f"group {group_id!r} has active members",
+        ErrorCode.GROUP_ID_NOT_FOUND: f"group {group_id!r} does not exist",
     }
     return error_for(code, texts.get(error_for(code).code))
 
@@ -273,17 +275,17 @@ async def remove_members(
 
     async def ask(node: int, ids: list[str]) -> dict[str, Any]:
         body = {"group_id": group_id, "members": members}
-        answer = await cluster.call(Api.LEAVE_GROUP, body, node=node, min_version=3)
-        raise_for(answer.error_code)
-        return {group_id: answer.members}
+        response = await cluster.call(Api.LEAVE_GROUP, body, node=node, min_version=3)
+        raise_for(response.error_code)
+        return {group_id: response.members}
 
     lookup = AtCoordinators(cluster, CoordinatorType.GROUP)
-    answers = await dispatch(lookup, [group_id], ask, what=f"removing members of {group_id}")
+    responses = await dispatch(lookup, [group_id], ask, what=f"removing members of {group_id}")
     results: Results[str, None] = Results()
-    for told in answers.checked(False)[group_id]:
-        name = told.group_instance_id or told.member_id
-        if told.error_code:
-            results.errors[name] = error_for(told.error_code)
+    for entry in responses.checked(False)[group_id]:
+        name = entry.group_instance_id or entry.member_id
+        if entry.error_code:
+            results.errors[name] = error_for(entry.error_code)
         else:
             results[name] = None
     return results

@@ -85,31 +85,31 @@ async def describe_cluster(cluster: Cluster, *, include_fenced: bool) -> Cluster
     async def ask() -> ClusterDescription:
         body = {"include_fenced_brokers": include_fenced}
         try:
-            answer = await cluster.call(
+            response = await cluster.call(
                 Api.DESCRIBE_CLUSTER, body, min_version=2 if include_fenced else 0
             )
         except UnsupportedVersion:
             if include_fenced:
                 raise
             return _from_metadata(await cluster.call(Api.METADATA, {"topics": []}, min_version=1))
-        raise_for(answer.error_code, answer.error_message)
+        raise_for(response.error_code, response.error_message)
         nodes = {
             each.broker_id: BrokerNode(
                 each.broker_id, each.host, each.port, each.rack, each.is_fenced
             )
-            for each in sorted(answer.brokers, key=lambda each: int(each.broker_id))
+            for each in sorted(response.brokers, key=lambda each: int(each.broker_id))
         }
-        return ClusterDescription(answer.cluster_id, _or_none(answer.controller_id), nodes)
+        return ClusterDescription(response.cluster_id, _or_none(response.controller_id), nodes)
 
     return await cluster.retrying(ask, what="describing the cluster")
 
 
-def _from_metadata(answer: Any) -> ClusterDescription:
+def _from_metadata(response: Any) -> ClusterDescription:
     nodes = {
         each.node_id: BrokerNode(each.node_id, each.host, each.port, each.rack, False)
-        for each in sorted(answer.brokers, key=lambda each: int(each.node_id))
+        for each in sorted(response.brokers, key=lambda each: int(each.node_id))
     }
-    return ClusterDescription(answer.cluster_id, _or_none(answer.controller_id), nodes)
+    return ClusterDescription(response.cluster_id, _or_none(response.controller_id), nodes)
 
 
 def _or_none(number: int) -> int | None:
@@ -118,17 +118,17 @@ def _or_none(number: int) -> int | None:
 
 async def describe_features(cluster: Cluster) -> Features:
     async def ask() -> Features:
-        answer = await cluster.call(Api.API_VERSIONS, _software())
-        raise_for(answer.error_code)
-        epoch = answer.finalized_features_epoch
+        response = await cluster.call(Api.API_VERSIONS, _software())
+        raise_for(response.error_code)
+        epoch = response.finalized_features_epoch
         return Features(
             {
                 each.name: FinalizedFeature(each.min_version_level, each.max_version_level)
-                for each in sorted(answer.finalized_features, key=lambda each: str(each.name))
+                for each in sorted(response.finalized_features, key=lambda each: str(each.name))
             },
             {
                 each.name: VersionRange(each.min_version, each.max_version)
-                for each in sorted(answer.supported_features, key=lambda each: str(each.name))
+                for each in sorted(response.supported_features, key=lambda each: str(each.name))
             },
             _or_none(epoch),
         )
@@ -149,11 +149,11 @@ async def api_versions(
 
     async def ask(node: int, keys: list[int]) -> dict[int, dict[int, ApiVersions] | ClientError]:
         connection = await cluster.connection(node)
-        told = sorted(connection.api_versions.items())
-        return {node: {key: _api_versions(key, versions) for key, versions in told}}
+        ranges = sorted(connection.api_versions.items())
+        return {node: {key: _api_versions(key, versions) for key, versions in ranges}}
 
     lookup: AtBrokers[int] = AtBrokers(cluster, lambda broker: broker)
-    return await dispatch(lookup, brokers, ask, what="asking for API versions")
+    return await dispatch(lookup, brokers, ask, what="fetching API versions")
 
 
 def _api_versions(api_key: int, theirs: VersionRange) -> ApiVersions:
@@ -174,27 +174,27 @@ async def describe_log_dirs(
     async def ask(
         node: int, keys: list[int]
     ) -> dict[int, dict[str, LogDirDescription] | ClientError]:
-        answer = await cluster.call(Api.DESCRIBE_LOG_DIRS, {"topics": wanted}, node=node)
-        raise_for(answer.error_code)
-        return {node: {told.log_dir: _log_dir(told) for told in answer.results}}
+        response = await cluster.call(Api.DESCRIBE_LOG_DIRS, {"topics": wanted}, node=node)
+        raise_for(response.error_code)
+        return {node: {ranges.log_dir: _log_dir(ranges) for ranges in response.results}}
 
     lookup: AtBrokers[int] = AtBrokers(cluster, lambda broker: broker)
     return await dispatch(lookup, brokers, ask, what="describing log directories")
 
 
-def _log_dir(told: Any) -> LogDirDescription:
+def _log_dir(entry: Any) -> LogDirDescription:
     replicas = {
         TopicPartition(topic.name, each.partition_index): ReplicaInfo(
             each.partition_size, each.offset_lag, each.is_future_key
         )
-        for topic in told.topics
+        for topic in entry.topics
         for each in topic.partitions
     }
     return LogDirDescription(
-        error_for(told.error_code) if told.error_code else None,
+        error_for(entry.error_code) if entry.error_code else None,
         dict(sorted(replicas.items())),
-        _or_none(told.total_bytes),
-        _or_none(told.usable_bytes),
+        _or_none(entry.total_bytes),
+        _or_none(entry.usable_bytes),
     )
 
 

@@ -105,11 +105,11 @@ async def _list_at(
         "timeout_ms": cluster.config.request_timeout_ms,
     }
     needed = max(min_version, 2 if isolation else 0)
-    answer = await cluster.call(Api.LIST_OFFSETS, body, node=node, min_version=needed)
+    response = await cluster.call(Api.LIST_OFFSETS, body, node=node, min_version=needed)
     return {
-        key: _failure(key, told.error_code)
-        or ListedOffset(_or_none(told.offset), _or_none(told.timestamp), told.leader_epoch)
-        for key, told in _told(answer)
+        key: _failure(key, entry.error_code)
+        or ListedOffset(_or_none(entry.offset), _or_none(entry.timestamp), entry.leader_epoch)
+        for key, entry in _partition_entries(response)
     }
 
 
@@ -123,9 +123,10 @@ async def delete_records(
             "topics": _topics(keys, lambda key: {"offset": before[key]}),
             "timeout_ms": cluster.config.request_timeout_ms,
         }
-        answer = await cluster.call(Api.DELETE_RECORDS, body, node=node)
+        response = await cluster.call(Api.DELETE_RECORDS, body, node=node)
         return {
-            key: _failure(key, told.error_code) or told.low_watermark for key, told in _told(answer)
+            key: _failure(key, entry.error_code) or entry.low_watermark
+            for key, entry in _partition_entries(response)
         }
 
     return await dispatch(AtLeaders(cluster), before, ask, what="deleting records")
@@ -147,11 +148,11 @@ async def describe_producers(
                 {"name": name, "partition_indexes": numbers} for name, numbers in grouped.items()
             ]
         }
-        answer = await cluster.call(Api.DESCRIBE_PRODUCERS, body, node=node)
+        response = await cluster.call(Api.DESCRIBE_PRODUCERS, body, node=node)
         return {
-            key: _failure(key, told.error_code, told.error_message)
-            or [_producer(each) for each in told.active_producers]
-            for key, told in _told(answer)
+            key: _failure(key, entry.error_code, entry.error_message)
+            or [_producer(each) for each in entry.active_producers]
+            for key, entry in _partition_entries(response)
         }
 
     lookup: Lookup[TopicPartition] = AtLeaders(cluster)
@@ -161,14 +162,14 @@ async def describe_producers(
     return await dispatch(lookup, partitions, ask, what="describing producers")
 
 
-def _producer(told: Any) -> ProducerState:
+def _producer(entry: Any) -> ProducerState:
     return ProducerState(
-        told.producer_id,
-        told.producer_epoch,
-        told.last_sequence,
-        told.last_timestamp,
-        _or_none(told.coordinator_epoch),
-        _or_none(told.current_txn_start_offset),
+        entry.producer_id,
+        entry.producer_epoch,
+        entry.last_sequence,
+        entry.last_timestamp,
+        _or_none(entry.coordinator_epoch),
+        _or_none(entry.current_txn_start_offset),
     )
 
 
@@ -179,10 +180,10 @@ def _topics(keys: Iterable[TopicPartition], fields: Any) -> list[dict[str, Any]]
     return [{"name": name, "partitions": each} for name, each in grouped.items()]
 
 
-def _told(answer: Any) -> Iterable[tuple[TopicPartition, Any]]:
-    for topic in answer.topics:
-        for told in topic.partitions:
-            yield TopicPartition(topic.name, told.partition_index), told
+def _partition_entries(response: Any) -> Iterable[tuple[TopicPartition, Any]]:
+    for topic in response.topics:
+        for entry in topic.partitions:
+            yield TopicPartition(topic.name, entry.partition_index), entry
 
 
 def _failure(key: TopicPartition, code: int, message: str | None = None) -> ClientError | None:

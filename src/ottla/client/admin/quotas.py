@@ -79,13 +79,13 @@ async def describe_client_quotas(
 
     async def ask() -> dict[QuotaEntity, dict[str, float]]:
         body = {"components": components, "strict": strict}
-        answer = await cluster.call(Api.DESCRIBE_CLIENT_QUOTAS, body)
-        raise_for(answer.error_code, answer.error_message)
+        response = await cluster.call(Api.DESCRIBE_CLIENT_QUOTAS, body)
+        raise_for(response.error_code, response.error_message)
         return {
             QuotaEntity.ordered((part.entity_type, part.entity_name) for part in entry.entity): {
                 value.key: value.value for value in entry.values
             }
-            for entry in answer.entries or ()
+            for entry in response.entries or ()
         }
 
     return await cluster.retrying(ask, what="describing quotas")
@@ -104,9 +104,9 @@ async def alter_client_quotas(
                 for key, value in changes.items()
             ],
         }
-        answer = await cluster.call_controller(Api.ALTER_CLIENT_QUOTAS, {"entries": [entry]})
-        for told in answer.entries:
-            raise_for(told.error_code, told.error_message)
+        response = await cluster.call_controller(Api.ALTER_CLIENT_QUOTAS, {"entries": [entry]})
+        for result in response.entries:
+            raise_for(result.error_code, result.error_message)
 
     await cluster.retrying(ask, what="changing quotas")
 
@@ -118,16 +118,16 @@ async def describe_scram_users(
     wanted = None if users is None else [{"name": user} for user in users]
 
     async def ask() -> dict[str, list[ScramCredential]]:
-        answer = await cluster.call(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": wanted})
-        raise_for(answer.error_code, answer.error_message)
+        response = await cluster.call(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": wanted})
+        raise_for(response.error_code, response.error_message)
         found: dict[str, list[ScramCredential]] = {}
-        for told in answer.results:
-            if told.error_code == ErrorCode.RESOURCE_NOT_FOUND:
+        for entry in response.results:
+            if entry.error_code == ErrorCode.RESOURCE_NOT_FOUND:
                 continue
-            raise_for(told.error_code, told.error_message)
-            found[told.user] = [
+            raise_for(entry.error_code, entry.error_message)
+            found[entry.user] = [
                 ScramCredential(_mechanism(info.mechanism), info.iterations)
-                for info in told.credential_infos
+                for info in entry.credential_infos
             ]
         return found
 
@@ -153,9 +153,9 @@ async def alter_scram_user(
 
     async def ask() -> None:
         body = {"deletions": deletions, "upsertions": upsertions}
-        answer = await cluster.call_controller(Api.ALTER_USER_SCRAM_CREDENTIALS, body)
-        for told in answer.results:
-            raise_for(told.error_code, told.error_message)
+        response = await cluster.call_controller(Api.ALTER_USER_SCRAM_CREDENTIALS, body)
+        for entry in response.results:
+            raise_for(entry.error_code, entry.error_message)
 
     await cluster.retrying(ask, what="changing SCRAM users")
 

@@ -39,8 +39,8 @@ async def alter_reassignments(
     topics: dict[str, list[dict[str, Any]]] = {}
     for key, target in targets.items():
         replicas = None if target is None else list(target)
-        told = {"partition_index": key.partition, "replicas": replicas}
-        topics.setdefault(key.topic, []).append(told)
+        entry = {"partition_index": key.partition, "replicas": replicas}
+        topics.setdefault(key.topic, []).append(entry)
     body = {
         "timeout_ms": cluster.config.request_timeout_ms,
         "allow_replication_factor_change": may_change_factor,
@@ -50,20 +50,20 @@ async def alter_reassignments(
     oldest = 0 if may_change_factor else KIP_860_VERSION
 
     async def ask() -> Any:
-        answer = await cluster.call_controller(
+        response = await cluster.call_controller(
             Api.ALTER_PARTITION_REASSIGNMENTS, body, min_version=oldest
         )
-        raise_for(answer.error_code, answer.error_message)
-        return answer
+        raise_for(response.error_code, response.error_message)
+        return response
 
-    answer = await cluster.retrying(ask, what="reassigning partitions")
+    response = await cluster.retrying(ask, what="reassigning partitions")
     results: Results[TopicPartition, None] = Results()
-    for topic in answer.responses:
-        for told in topic.partitions:
-            key = TopicPartition(topic.name, told.partition_index)
-            if told.error_code:
+    for topic in response.responses:
+        for entry in topic.partitions:
+            key = TopicPartition(topic.name, entry.partition_index)
+            if entry.error_code:
                 results.errors[key] = error_for(
-                    told.error_code, told.error_message, topic=key.topic, partition=key.partition
+                    entry.error_code, entry.error_message, topic=key.topic, partition=key.partition
                 )
             else:
                 results[key] = None
@@ -83,17 +83,17 @@ async def list_reassignments(
     body = {"timeout_ms": cluster.config.request_timeout_ms, "topics": wanted}
 
     async def ask() -> Any:
-        answer = await cluster.call_controller(Api.LIST_PARTITION_REASSIGNMENTS, body)
-        raise_for(answer.error_code, answer.error_message)
-        return answer
+        response = await cluster.call_controller(Api.LIST_PARTITION_REASSIGNMENTS, body)
+        raise_for(response.error_code, response.error_message)
+        return response
 
-    answer = await cluster.retrying(ask, what="listing reassignments")
+    response = await cluster.retrying(ask, what="listing reassignments")
     found = {
-        TopicPartition(topic.name, told.partition_index): Reassignment(
-            tuple(told.replicas), tuple(told.adding_replicas), tuple(told.removing_replicas)
+        TopicPartition(topic.name, entry.partition_index): Reassignment(
+            tuple(entry.replicas), tuple(entry.adding_replicas), tuple(entry.removing_replicas)
         )
-        for topic in answer.topics
-        for told in topic.partitions
+        for topic in response.topics
+        for entry in topic.partitions
     }
     return dict(sorted(found.items()))
 

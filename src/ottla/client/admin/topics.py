@@ -114,12 +114,12 @@ async def create_topics(
             "timeout_ms": cluster.config.request_timeout_ms,
             "validate_only": validate_only,
         }
-        answer = await cluster.call(Api.CREATE_TOPICS, body, node=node)
+        response = await cluster.call(Api.CREATE_TOPICS, body, node=node)
         return {
-            told.name: error_for(told.error_code, told.error_message)
-            if told.error_code
-            else _created(told)
-            for told in answer.topics
+            entry.name: error_for(entry.error_code, entry.error_message)
+            if entry.error_code
+            else _created(entry)
+            for entry in response.topics
         }
 
     return await dispatch(AtController(cluster), by_name, ask, what="creating topics")
@@ -139,9 +139,11 @@ def _creatable(topic: NewTopic) -> dict[str, Any]:
     }
 
 
-def _created(told: Any) -> CreatedTopic:
-    configs = {config.name: config.value for config in told.configs or ()}
-    return CreatedTopic(_uuid(told.topic_id), told.num_partitions, told.replication_factor, configs)
+def _created(entry: Any) -> CreatedTopic:
+    configs = {config.name: config.value for config in entry.configs or ()}
+    return CreatedTopic(
+        _uuid(entry.topic_id), entry.num_partitions, entry.replication_factor, configs
+    )
 
 
 async def delete_topics(
@@ -156,14 +158,14 @@ async def delete_topics(
         else:
             body["topics"] = [{"name": key, "topic_id": ZERO_UUID} for key in keys]
             body["topic_names"] = keys
-        answer = await cluster.call(
+        response = await cluster.call(
             Api.DELETE_TOPICS, body, node=node, min_version=6 if by_id else 0
         )
         return {
-            format_uuid(told.topic_id) if by_id else told.name: _failure(
-                told.error_code, told.error_message, None if by_id else told.name
+            format_uuid(entry.topic_id) if by_id else entry.name: _failure(
+                entry.error_code, entry.error_message, None if by_id else entry.name
             )
-            for told in answer.responses
+            for entry in response.responses
         }
 
     return await dispatch(AtController(cluster), names, ask, what="deleting topics")
@@ -179,18 +181,20 @@ async def create_partitions(
     async def ask(node: int, names: list[str]) -> dict[str, ClientError | None]:
         topics = []
         for name in names:
-            given = assignments.get(name)
-            brokers = None if not given else [{"broker_ids": list(each)} for each in given]
+            assignment = assignments.get(name)
+            brokers = (
+                None if not assignment else [{"broker_ids": list(each)} for each in assignment]
+            )
             topics.append({"name": name, "count": counts[name], "assignments": brokers})
         body = {
             "topics": topics,
             "timeout_ms": cluster.config.request_timeout_ms,
             "validate_only": validate_only,
         }
-        answer = await cluster.call(Api.CREATE_PARTITIONS, body, node=node)
+        response = await cluster.call(Api.CREATE_PARTITIONS, body, node=node)
         return {
-            told.name: _failure(told.error_code, told.error_message, told.name)
-            for told in answer.results
+            entry.name: _failure(entry.error_code, entry.error_message, entry.name)
+            for entry in response.results
         }
 
     return await dispatch(AtController(cluster), counts, ask, what="adding partitions")
@@ -200,7 +204,7 @@ def _failure(code: int, message: str | None, topic: str | None) -> ClientError |
     if not code:
         return None
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic is not None:
-        return UnknownTopic(f"there is no topic {topic}", topic=topic)
+        return UnknownTopic(f"topic {topic!r} does not exist", topic=topic)
     return error_for(code, message) if message else error_for(code, topic=topic)
 
 
@@ -209,10 +213,10 @@ def _failure(code: int, message: str | None, topic: str | None) -> ClientError |
 
 async def list_topics(cluster: Cluster) -> Listing[str, TopicListing]:
     async def ask() -> Listing[str, TopicListing]:
-        answer = await cluster.call(Api.METADATA, {"topics": None}, min_version=1)
+        response = await cluster.call(Api.METADATA, {"topics": None}, min_version=1)
         return Listing({
             topic.name: TopicListing(topic.name, _uuid(topic.topic_id), topic.is_internal)
-            for topic in sorted(answer.topics, key=lambda topic: str(topic.name))
+            for topic in sorted(response.topics, key=lambda topic: str(topic.name))
         })  # fmt: skip
 
     return await cluster.retrying(ask, what="listing topics")
@@ -225,7 +229,7 @@ async def describe_topics(cluster: Cluster, names: Iterable[str]) -> Results[str
         except UnsupportedVersion:  # before Kafka 3.8
             return await _describe_by_metadata(cluster, [{"name": key} for key in keys])
 
-    return await dispatch(_anywhere(cluster), names, ask, what="describing topics")
+    return await dispatch(_at_any_broker(cluster), names, ask, what="describing topics")
 
 
 async def describe_topics_by_id(
@@ -235,13 +239,13 @@ async def describe_topics_by_id(
         wanted = [{"name": None, "topic_id": parse_uuid(key)} for key in keys]
         found = await _describe_by_metadata(cluster, wanted, by_id=True)
         for key in keys:
-            found.setdefault(key, UnknownTopic(f"there is no topic with id {key}"))
+            found.setdefault(key, UnknownTopic(f"topic with ID {key} does not exist"))
         return found
 
-    return await dispatch(_anywhere(cluster), topic_ids, ask, what="describing topics")
+    return await dispatch(_at_any_broker(cluster), topic_ids, ask, what="describing topics")
 
 
-def _anywhere(cluster: Cluster) -> AtBrokers[str]:
+def _at_any_broker(cluster: Cluster) -> AtBrokers[str]:
     return AtBrokers(cluster, lambda key: ANY_NODE)
 
 
@@ -257,30 +261,30 @@ async def _describe_in_pages(
             "response_partition_limit": PARTITIONS_PER_PAGE,
             "cursor": cursor,
         }
-        answer = await cluster.call(Api.DESCRIBE_TOPIC_PARTITIONS, body)
-        for told in answer.topics:
-            _add_page(found, told)
-        following = answer.next_cursor
+        response = await cluster.call(Api.DESCRIBE_TOPIC_PARTITIONS, body)
+        for entry in response.topics:
+            _add_page(found, entry)
+        following = response.next_cursor
         if following is None:
             return found
         after = {"topic_name": following.topic_name, "partition_index": following.partition_index}
         if after == cursor:
-            raise ClientError("the broker's description of the topics does not end")
+            raise ClientError("the broker keeps returning the same page of topics")
         cursor = after
         wanted = [topic for topic in wanted if topic["name"] >= following.topic_name]
 
 
-def _add_page(found: dict[str, TopicDescription | ClientError], told: Any) -> None:
-    before = found.get(told.name)
-    if told.error_code:
-        found[told.name] = _failure(told.error_code, None, told.name) or ClientError()
+def _add_page(found: dict[str, TopicDescription | ClientError], entry: Any) -> None:
+    before = found.get(entry.name)
+    if entry.error_code:
+        found[entry.name] = _failure(entry.error_code, None, entry.name) or ClientError()
     elif isinstance(before, TopicDescription):
-        page = _description(told)
-        found[told.name] = TopicDescription(
+        page = _description(entry)
+        found[entry.name] = TopicDescription(
             page.name, page.topic_id, page.is_internal, before.partitions + page.partitions
         )
     else:
-        found[told.name] = _description(told)
+        found[entry.name] = _description(entry)
 
 
 async def _describe_by_metadata(
@@ -288,25 +292,25 @@ async def _describe_by_metadata(
 ) -> dict[str, TopicDescription | ClientError]:
     body = {"topics": topics, "allow_auto_topic_creation": False}
     # Requests have topic IDs since version 10, but brokers support them only since 12.
-    answer = await cluster.call(Api.METADATA, body, min_version=12 if by_id else 4)
+    response = await cluster.call(Api.METADATA, body, min_version=12 if by_id else 4)
     found: dict[str, TopicDescription | ClientError] = {}
-    for told in answer.topics:
-        key = format_uuid(told.topic_id) if by_id else told.name
-        if told.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-            found[key] = _description(told)
-        elif told.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-            found[key] = UnknownTopic(f"there is no topic with id {key}")
+    for entry in response.topics:
+        key = format_uuid(entry.topic_id) if by_id else entry.name
+        if entry.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+            found[key] = _description(entry)
+        elif entry.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            found[key] = UnknownTopic(f"topic with ID {key} does not exist")
         else:
-            found[key] = _failure(told.error_code, None, told.name) or ClientError()
+            found[key] = _failure(entry.error_code, None, entry.name) or ClientError()
     return found
 
 
-def _description(told: Any) -> TopicDescription:
-    partitions = sorted(told.partitions, key=lambda each: int(each.partition_index))
+def _description(entry: Any) -> TopicDescription:
+    partitions = sorted(entry.partitions, key=lambda each: int(each.partition_index))
     return TopicDescription(
-        told.name,
-        _uuid(told.topic_id),
-        told.is_internal,
+        entry.name,
+        _uuid(entry.topic_id),
+        entry.is_internal,
         tuple(
             PartitionDescription(
                 each.partition_index,
@@ -349,19 +353,19 @@ async def elect_leaders(
             "topic_partitions": None if wanted is None else by_topic(wanted),
             "timeout_ms": cluster.config.request_timeout_ms,
         }
-        answer = await cluster.call_controller(Api.ELECT_LEADERS, body)
-        raise_for(answer.error_code)
-        return answer
+        response = await cluster.call_controller(Api.ELECT_LEADERS, body)
+        raise_for(response.error_code)
+        return response
 
-    answer = await cluster.retrying(ask, what="electing leaders")
-    for topic in answer.replica_election_results:
-        for told in topic.partition_result:
-            key = TopicPartition(topic.topic, told.partition_id)
-            if told.error_code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
+    response = await cluster.retrying(ask, what="electing leaders")
+    for topic in response.replica_election_results:
+        for entry in topic.partition_result:
+            key = TopicPartition(topic.topic, entry.partition_id)
+            if entry.error_code in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
                 results[key] = None
             else:
                 results.errors[key] = error_for(
-                    told.error_code, told.error_message, topic=key.topic, partition=key.partition
+                    entry.error_code, entry.error_message, topic=key.topic, partition=key.partition
                 )
     return results
 

@@ -75,17 +75,19 @@ async def list_transactions(
     min_version = 2 if pattern else 0 if longer_than_ms is None else 1
 
     async def ask(node: int, keys: list[int]) -> dict[int, list[TransactionListing] | ClientError]:
-        answer = await cluster.call(Api.LIST_TRANSACTIONS, body, node=node, min_version=min_version)
-        raise_for(answer.error_code)
-        if answer.unknown_state_filters:
-            unknown = ", ".join(answer.unknown_state_filters)
-            raise InvalidConfig(f"The broker knows no transaction states {unknown}.")
+        response = await cluster.call(
+            Api.LIST_TRANSACTIONS, body, node=node, min_version=min_version
+        )
+        raise_for(response.error_code)
+        if response.unknown_state_filters:
+            unknown = ", ".join(response.unknown_state_filters)
+            raise InvalidConfig(f"Transaction states {unknown} do not exist.")
         return {
             node: [
                 TransactionListing(
-                    told.transactional_id, told.producer_id, told.transaction_state, node
+                    entry.transactional_id, entry.producer_id, entry.transaction_state, node
                 )
-                for told in answer.transaction_states
+                for entry in response.transaction_states
             ]
         }
 
@@ -100,24 +102,24 @@ async def describe_transactions(
 ) -> Results[str, TransactionDescription]:
     async def ask(node: int, ids: list[str]) -> dict[str, TransactionDescription | ClientError]:
         body = {"transactional_ids": ids}
-        answer = await cluster.call(Api.DESCRIBE_TRANSACTIONS, body, node=node)
+        response = await cluster.call(Api.DESCRIBE_TRANSACTIONS, body, node=node)
         found: dict[str, TransactionDescription | ClientError] = {}
-        for told in answer.transaction_states:
-            if told.error_code:
-                found[told.transactional_id] = error_for(told.error_code)
+        for entry in response.transaction_states:
+            if entry.error_code:
+                found[entry.transactional_id] = error_for(entry.error_code)
                 continue
-            start = told.transaction_start_time_ms
-            found[told.transactional_id] = TransactionDescription(
-                told.transactional_id,
+            start = entry.transaction_start_time_ms
+            found[entry.transactional_id] = TransactionDescription(
+                entry.transactional_id,
                 node,
-                told.transaction_state,
-                told.producer_id,
-                told.producer_epoch,
-                told.transaction_timeout_ms,
+                entry.transaction_state,
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.transaction_timeout_ms,
                 None if start < 0 else start,
                 tuple(
                     TopicPartition(topic.topic, partition)
-                    for topic in told.topics
+                    for topic in entry.topics
                     for partition in topic.partitions
                 ),
             )
@@ -140,16 +142,16 @@ async def abort_transaction(cluster: Cluster, spec: AbortTransaction) -> None:
             "transaction_result": False,
             "topics": [{"name": key.topic, "partition_indexes": [key.partition]} for key in keys],
         }
-        answer = await cluster.call(Api.WRITE_TXN_MARKERS, {"markers": [marker]}, node=node)
+        response = await cluster.call(Api.WRITE_TXN_MARKERS, {"markers": [marker]}, node=node)
         return {
-            TopicPartition(topic.name, told.partition_index): error_for(
-                told.error_code, topic=topic.name, partition=told.partition_index
+            TopicPartition(topic.name, entry.partition_index): error_for(
+                entry.error_code, topic=topic.name, partition=entry.partition_index
             )
-            if told.error_code
+            if entry.error_code
             else None
-            for marked in answer.markers
+            for marked in response.markers
             for topic in marked.topics
-            for told in topic.partitions
+            for entry in topic.partitions
         }
 
     results: Results[TopicPartition, None] = await dispatch(
@@ -178,11 +180,11 @@ async def fence_producers(
                 "producer_id": NO_PRODUCER_ID,
                 "producer_epoch": NO_PRODUCER_EPOCH,
             }
-            answer = await cluster.call(Api.INIT_PRODUCER_ID, body, node=node)
-            if answer.error_code:
-                found[each] = error_for(answer.error_code)
+            response = await cluster.call(Api.INIT_PRODUCER_ID, body, node=node)
+            if response.error_code:
+                found[each] = error_for(response.error_code)
             else:
-                found[each] = (answer.producer_id, answer.producer_epoch)
+                found[each] = (response.producer_id, response.producer_epoch)
         return found
 
     lookup = AtCoordinators(cluster, CoordinatorType.TRANSACTION)

@@ -16,7 +16,8 @@
     assignors/     the assignors that the leader of a classic group runs (pure)
     membership     decides what a group member does next, for both protocols (pure)
     classic        member of a classic group
-    modern, modern_state   member of a group of the new protocol (KIP-848); its decisions (pure)
+    consumer_protocol, consumer_protocol_state
+                   member of a group of the consumer protocol (KIP-848); its decisions (pure)
     joining        chooses between the two protocols
     engine         connects all of these; subscribing, waiting and failures
     async_consumer, consumer   the public classes

@@ -175,7 +175,7 @@ class AsyncConsumer(ConsumerEngine):
     async def _iterate(self) -> AsyncIterator[Record]:
         progress, buffer = self._progress, self._buffer
         while True:
-            for record in buffer.hand_out_singly(await self._poll(None, None)):
+            for record in buffer.iterate(await self._poll(None, None)):
                 progress.last = record
                 yield record
                 if self.attention:
@@ -200,7 +200,7 @@ class AsyncConsumer(ConsumerEngine):
             await consumer.commit({TopicPartition("orders", 0): record.offset + 1})
         """
         self._check_open()
-        self._buffer.settle()
+        self._buffer.mark_consumed()
         group = self._need_group()
         wanted = self._subscription.positions() if offsets is None else _offsets(offsets)
         if not wait:
@@ -226,7 +226,7 @@ class AsyncConsumer(ConsumerEngine):
                 commit has ended.
         """
         self._check_open()
-        self._buffer.settle()
+        self._buffer.mark_consumed()
         self._need_group()
         wanted = self._subscription.positions() if offsets is None else _offsets(offsets)
         self._spawn(self._commit_quietly(wanted, None, callback))
@@ -255,7 +255,7 @@ class AsyncConsumer(ConsumerEngine):
             if state.failure is not None:
                 raise state.failure
             if self._loop.time() >= deadline:
-                cause = self._positions.last_failure or self._cluster.trouble
+                cause = self._positions.last_failure or self._cluster.unreachable_reason
                 raise timed_out(f"finding the position of {tp}", timeout_ms, cause)
             self._changed.clear()
             await self._wait(min(deadline, self._loop.time() + 0.05))
@@ -275,11 +275,11 @@ class AsyncConsumer(ConsumerEngine):
         else:
             number, epoch = offset, -1
         if number < 0:
-            raise ValueError(f"An offset is at least 0, not {number}.")
+            raise ValueError(f"offset must be at least 0, not {number}.")
         state = self._subscription.state(TopicPartition(*tp))
-        self._buffer.settle()
+        self._buffer.mark_consumed()
         state.seek(number, epoch)
-        self._moved([state.tp])
+        self._on_seek([state.tp])
 
     def seek_to_beginning(self, *partitions: Partitions) -> None:
         """Continue reading from the log start offset.
@@ -314,14 +314,14 @@ class AsyncConsumer(ConsumerEngine):
     def _seek_to(self, partitions: Sequence[Partitions], timestamp: int) -> None:
         wanted = _flat(partitions) or sorted(self._subscription.assignment)
         states = [self._subscription.state(tp) for tp in wanted]
-        self._buffer.settle()
+        self._buffer.mark_consumed()
         for state in states:
             state.want_reset(timestamp)
-        self._moved([state.tp for state in states])
+        self._on_seek([state.tp for state in states])
 
-    def _moved(self, partitions: Iterable[TopicPartition]) -> None:
+    def _on_seek(self, partitions: Iterable[TopicPartition]) -> None:
         self._buffer.drop(partitions)
-        self._call_for_attention()
+        self._wake_poll()
         self._assignment_changed()
 
     def pause(self, *partitions: Partitions) -> None:
@@ -346,7 +346,7 @@ class AsyncConsumer(ConsumerEngine):
         states = [self._subscription.state(tp) for tp in _flat(partitions)]
         for state in states:
             state.is_paused = is_paused
-        self._call_for_attention()
+        self._wake_poll()
         self._assignment_changed()
 
     def paused(self) -> set[TopicPartition]:
@@ -488,7 +488,7 @@ def _offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
     }  # fmt: skip
     for tp, value in found.items():
         if value.offset < 0:
-            raise ValueError(f"An offset is at least 0, not {value.offset} (for {tp}).")
+            raise ValueError(f"The offset of {tp} must be at least 0, not {value.offset}.")
     return found
 
 
@@ -497,5 +497,5 @@ def _milliseconds(timestamp: Timestamp) -> int:
         since = timestamp.astimezone(UTC) - datetime.fromtimestamp(0, UTC)
         return -(-since // timedelta(milliseconds=1))  # rounded up to whole milliseconds
     if timestamp < 0:
-        raise ValueError(f"A timestamp is at least 0, not {timestamp}.")
+        raise ValueError(f"timestamp must be at least 0, not {timestamp}.")
     return int(timestamp)

@@ -1,6 +1,6 @@
 """Fetched data that is not returned to the user yet, and the records that were returned last.
 
-    fetched ─ take ─► in hand ─ settle ─► positions
+    fetched ─ take ─► in hand ─ mark_consumed ─► positions
 
 Records *in hand* have been returned to the user, who may still be processing them. They count as
 consumed, and the positions move past them, when the user calls the consumer again: with the next
@@ -30,7 +30,7 @@ from ottla.client.errors import ClientError, DeserializationFailed
 from ottla.client.serializers import Deserializer
 from ottla.wire.records.fetched import MAX_OFFSET
 
-Handed = dict[TopicPartition, tuple[PartitionState, int, int, int]]
+InHand = dict[TopicPartition, tuple[PartitionState, int, int, int]]
 """Partition to its state, that state's version, the position after the records, the epoch."""
 ReadWhole = Callable[[FetchedPartition, int], tuple[list[Any], int]]
 """Function that reads a fetched partition up to an offset, and returns parts that have a length and
@@ -49,7 +49,7 @@ class RecordBuffer:
         self._key = key_deserializer
         self._value = value_deserializer
         self._fetches: deque[FetchedPartition] = deque()
-        self._handed: Handed = {}
+        self._in_hand: InHand = {}
         self._iterated: tuple[list[Record], Iterator[Record]] | None = None
         """Records that are returned one by one, and the iterator over them."""
         self.is_delivered = True
@@ -80,7 +80,7 @@ class RecordBuffer:
 
     def clear(self) -> None:
         self._fetches.clear()
-        self._handed = {}
+        self._in_hand = {}
         self._iterated = None
         self.is_delivered = True
 
@@ -104,10 +104,10 @@ class RecordBuffer:
     def take(self, limit: int) -> list[Record]:
         """Take up to `limit` records, which are in hand from then on.
 
-        Call `settle` first, and set `is_delivered` once the user has the records."""
+        Call `mark_consumed` first, and set `is_delivered` once the user has the records."""
         self.is_delivered = False
         records: list[Record] = []
-        handed: Handed = {}
+        handed: InHand = {}
         for fetched in self.ready():
             try:
                 found = self._take_from(fetched, limit - len(records))
@@ -124,7 +124,7 @@ class RecordBuffer:
                 self.on_room()
             if len(records) >= limit:
                 break
-        self._handed = handed
+        self._in_hand = handed
         if not records:
             self.is_delivered = True
         return records
@@ -162,7 +162,7 @@ class RecordBuffer:
                     break
                 where = f"{record.topic}-{record.partition} at offset {record.offset}"
                 raise DeserializationFailed(
-                    f"the record of {where} could not be deserialised: {error!r}",
+                    f"the record in {where} could not be deserialized: {error!r}",
                     topic=record.topic, partition=record.partition, offset=record.offset,
                 ) from error  # fmt: skip
             made.append(record._replace(key=key, value=value))
@@ -205,13 +205,13 @@ class RecordBuffer:
                 max_records -= sum(map(len, parts))
             if max_bytes <= 0 or max_records == 0:
                 break
-        self._hand_whole(moved)
+        self._advance_past(moved)
         if not made:
             self.is_delivered = True
         return made
 
-    def _hand_whole(self, moved: list[tuple[FetchedPartition, int]]) -> None:
-        handed: Handed = {}
+    def _advance_past(self, moved: list[tuple[FetchedPartition, int]]) -> None:
+        handed: InHand = {}
         for fetched, position in moved:
             fetched.skip_to(position)
             state = fetched.state
@@ -219,7 +219,7 @@ class RecordBuffer:
             if fetched.is_exhausted:
                 self._remove(fetched)
                 self.on_room()
-        self._handed = handed
+        self._in_hand = handed
 
     def _remove(self, fetched: FetchedPartition) -> None:
         try:
@@ -229,7 +229,7 @@ class RecordBuffer:
 
     # --------------------------------------------------------------------------- records in hand
 
-    def hand_out_singly(self, records: list[Record]) -> Iterator[Record]:
+    def iterate(self, records: list[Record]) -> Iterator[Record]:
         """Return an iterator over taken records. Those that it has not yielded are not in hand."""
         rest = iter(records)
         self._iterated = (records, rest)
@@ -238,39 +238,39 @@ class RecordBuffer:
 
     @property
     def has_in_hand(self) -> bool:
-        return bool(self._handed)
+        return bool(self._in_hand)
 
     def in_hand_position(self, tp: TopicPartition) -> int | None:
         """Return the position after the records in hand, or None if none are of this partition."""
         self._return_rest()
-        handed = self._handed.get(tp)
+        handed = self._in_hand.get(tp)
         return handed[2] if handed is not None and handed[0].version == handed[1] else None
 
-    def settle(self) -> None:
+    def mark_consumed(self) -> None:
         """Count the records in hand as consumed: move the positions past them."""
         if not self.is_delivered:
             self.recover()
         self._return_rest()
-        handed, self._handed = self._handed, {}
+        handed, self._in_hand = self._in_hand, {}
         for state, version, position, epoch in handed.values():
             if state.version == version:
                 state.position = position
                 if epoch >= 0:
                     state.position_epoch = epoch
 
-    def let_go(self) -> None:
+    def discard_in_hand(self) -> None:
         """Do not count the records in hand as consumed, because processing them raised.
 
         If they were returned one by one, this applies only to the last one."""
         if self.is_delivered and self._iterated is not None:
             self._return_rest(in_hand=1)
-            self.settle()
+            self.mark_consumed()
         else:
             self.recover()
 
     def recover(self) -> None:
         """Discard everything taken since the positions were last moved, and fetch it again."""
-        self._handed = {}
+        self._in_hand = {}
         self._iterated = None
         self._fetches.clear()
         for state in self._subscription:
@@ -297,9 +297,9 @@ class RecordBuffer:
             tp = TopicPartition(record.topic, record.partition)
             by_partition.setdefault(tp, []).append(record)
         for tp, returned in reversed(list(by_partition.items())):
-            state, version, end, _ = self._handed[tp]
+            state, version, end, _ = self._in_hand[tp]
             before = (each for each in reversed(records[:cut]) if each[:2] == tp)
             epoch = next((each.leader_epoch for each in before), -1)
-            self._handed[tp] = (state, version, returned[0].offset, epoch)
+            self._in_hand[tp] = (state, version, returned[0].offset, epoch)
             self._fetches.appendleft(FetchedPartition.of_records(state, version, returned, end))
         self.is_delivered = True

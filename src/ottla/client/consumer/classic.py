@@ -66,10 +66,13 @@ class ClassicMember:
         self._counts: dict[str, int] = {}
         """Partition counts at the last assignment, by topic, if this member is the leader."""
         self._reason = ""
-        self._disturbed = asyncio.Event()
+        self._rejoin_needed = asyncio.Event()
         self._polled = asyncio.Event()
         self._must_start_over = False
-        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._stay_alive())]
+        self._tasks = [
+            asyncio.create_task(self._run()),
+            asyncio.create_task(self._heartbeat_loop()),
+        ]
 
     # ------------------------------------------------------------------- called by the consumer
 
@@ -88,8 +91,12 @@ class ClassicMember:
 
     def metadata_changed(self) -> None:
         """Trigger a rebalance if this member is the leader and partition counts have changed."""
-        if self._is_leader and self._counts and self._counts_now(self._counts) != self._counts:
-            self._rejoin("partitions were added or topics have come or gone")
+        if (
+            self._is_leader
+            and self._counts
+            and self._partition_counts(self._counts) != self._counts
+        ):
+            self._rejoin("the partitions of a subscribed topic changed")
 
     def polled(self) -> None:
         self._polled.set()
@@ -107,9 +114,9 @@ class ClassicMember:
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         while True:
             try:
-                await self._round()
+                await self._join_and_sync()
                 backoff.reset()
-                await self._disturbed.wait()
+                await self._rejoin_needed.wait()
                 if self._must_start_over:
                     raise _StartOver
             except _StartOver:
@@ -127,13 +134,13 @@ class ClassicMember:
                 self._fail(ClientError(str(error), code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
                 return
 
-    async def _round(self) -> None:
+    async def _join_and_sync(self) -> None:
         """Join, sync, and apply the assignment."""
         owned = tuple(sorted(self._subscription.assignment))
         if not self._is_cooperative and owned:
             await self._rebalances.revoked(owned)
             owned = ()
-        self._disturbed.clear()
+        self._rejoin_needed.clear()
         reason, self._reason = self._reason, ""
         self._is_joining = True
         try:
@@ -142,19 +149,19 @@ class ClassicMember:
         finally:
             self._is_joining = False
         self._last_owned, self._last_generation = assigned, self._generation
-        await self._take_over(owned, assigned)
+        await self._apply_assignment(owned, assigned)
 
-    async def _take_over(
+    async def _apply_assignment(
         self, owned: Sequence[TopicPartition], assigned: Sequence[TopicPartition]
     ) -> None:
         change = plan(owned, assigned)
-        logger.info("group %s, generation %d: %d partitions, %d new, %d given back",
+        logger.info("group %s, generation %d: %d partitions, %d new, %d revoked",
                     self._config.group_id, self._generation, len(assigned), len(change.add),
                     len(change.revoke))  # fmt: skip
         await self._rebalances.revoked(change.revoke)
         await self._rebalances.assigned(change.add)
         if change.needs_another_round:
-            self._rejoin("others wait for the partitions that were given back")
+            self._rejoin("other members wait for the revoked partitions")
 
     async def _join(self, owned: Sequence[TopicPartition], reason: str) -> Any:
         while True:
@@ -172,17 +179,17 @@ class ClassicMember:
                 ],
                 "reason": reason[:255],
             }
-            answer = await self._call(
+            response = await self._call(
                 Api.JOIN_GROUP, body, timeout_ms=config.max_poll_interval_ms + JOIN_SLACK_MS
             )
-            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-                self._member_id = answer.member_id
+            if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self._member_id = response.member_id
                 continue
-            self._check(Api.JOIN_GROUP, answer.error_code)
-            self._member_id = answer.member_id
-            self._generation = answer.generation_id
-            self._is_leader = answer.leader == answer.member_id
-            return answer
+            self._check(Api.JOIN_GROUP, response.error_code)
+            self._member_id = response.member_id
+            self._generation = response.generation_id
+            self._is_leader = response.leader == response.member_id
+            return response
 
     def _subscription_of(self, assignor: Assignor, owned: Sequence[TopicPartition]) -> bytes:
         return protocol.encode_subscription(
@@ -196,7 +203,7 @@ class ClassicMember:
     async def _sync(self, joined: Any) -> tuple[TopicPartition, ...]:
         assignments = []
         if self._is_leader:
-            shares = await self._share_out(joined)
+            shares = await self._compute_assignment(joined)
             if not joined.skip_assignment:
                 assignments = [
                     {"member_id": member, "assignment": protocol.encode_assignment(partitions)}
@@ -212,11 +219,11 @@ class ClassicMember:
             "assignments": assignments,
         }
         timeout_ms = self._config.max_poll_interval_ms + JOIN_SLACK_MS
-        answer = await self._call(Api.SYNC_GROUP, body, timeout_ms=timeout_ms)
-        self._check(Api.SYNC_GROUP, answer.error_code)
-        return protocol.decode_assignment(answer.assignment)
+        response = await self._call(Api.SYNC_GROUP, body, timeout_ms=timeout_ms)
+        self._check(Api.SYNC_GROUP, response.error_code)
+        return protocol.decode_assignment(response.assignment)
 
-    async def _share_out(self, joined: Any) -> dict[str, list[TopicPartition]]:
+    async def _compute_assignment(self, joined: Any) -> dict[str, list[TopicPartition]]:
         """Compute the assignment, as the leader."""
         assignor = ASSIGNORS[joined.protocol_name]
         members = {
@@ -225,15 +232,15 @@ class ClassicMember:
             )
             for member in joined.members
         }
-        topics = {topic for told in members.values() for topic in told.topics}
+        topics = {topic for subscription in members.values() for topic in subscription.topics}
         if self._cluster.topics_of_interest is not None:
             self._cluster.topics_of_interest |= topics
         await self._cluster.refresh(topics)
-        self._counts = self._counts_now(topics)
+        self._counts = self._partition_counts(topics)
         known = {topic: count for topic, count in self._counts.items() if count}
         return assignor.assign(known, members)
 
-    def _counts_now(self, topics: Any) -> dict[str, int]:
+    def _partition_counts(self, topics: Any) -> dict[str, int]:
         known = self._cluster.metadata.topics
         return {
             name: known[name].partition_count if name in known else 0 for name in sorted(topics)
@@ -241,11 +248,15 @@ class ClassicMember:
 
     def _rejoin(self, reason: str) -> None:
         self._reason = self._reason or reason
-        self._disturbed.set()
+        self._rejoin_needed.set()
 
     async def _start_over(self) -> None:
         """Reset the membership after the group removed this member; its partitions are lost."""
-        logger.info("group %s does not know %s any more", self._config.group_id, self._member_id)
+        logger.info(
+            "group %s no longer contains member %s, joining again",
+            self._config.group_id,
+            self._member_id,
+        )
         self._must_start_over = False
         self._generation = protocol.NO_GENERATION
         if self._instance_id is None:
@@ -255,7 +266,7 @@ class ClassicMember:
 
     # -------------------------------------------------------------------------------- heartbeats
 
-    async def _stay_alive(self) -> None:
+    async def _heartbeat_loop(self) -> None:
         loop = asyncio.get_running_loop()
         interval_s = self._config.heartbeat_interval_ms / 1000
         max_idle_s = self._config.max_poll_interval_ms / 1000
@@ -281,7 +292,7 @@ class ClassicMember:
         }
         generation = self._generation
         try:
-            answer = await self._call(
+            response = await self._call(
                 Api.HEARTBEAT, body, timeout_ms=self._config.session_timeout_ms
             )
         except KafkaError as error:
@@ -290,14 +301,14 @@ class ClassicMember:
         if generation != self._generation or self._is_joining:
             return  # a new round has started meanwhile
         try:
-            self._check(Api.HEARTBEAT, answer.error_code)
+            self._check(Api.HEARTBEAT, response.error_code)
         except _StartOver:
             self._must_start_over = True
-            self._rebalances.turn_into_lost()
-            self._disturbed.set()
+            self._rebalances.convert_revoked_to_lost()
+            self._rejoin_needed.set()
         except KafkaError as error:
             if error.code == ErrorCode.REBALANCE_IN_PROGRESS:
-                self._rejoin("the group rebalances")
+                self._rejoin("the group is rebalancing")
             elif not error.retriable:
                 self._fail(error)
 
@@ -312,12 +323,12 @@ class ClassicMember:
         runner.cancel()
         await asyncio.gather(runner, return_exceptions=True)
         if self._instance_id is None:  # a static member stays until its session times out
-            await self._leave("the consumer does not poll")
-        self._rebalances.turn_into_lost()
+            await self._leave("max.poll.interval.ms was exceeded")
+        self._rebalances.convert_revoked_to_lost()
         self._polled.clear()
-        self._tasks[0] = asyncio.create_task(self._come_back())
+        self._tasks[0] = asyncio.create_task(self._rejoin_on_poll())
 
-    async def _come_back(self) -> None:
+    async def _rejoin_on_poll(self) -> None:
         losing = asyncio.create_task(self._start_over())
         await self._polled.wait()
         await losing
@@ -350,14 +361,14 @@ class ClassicMember:
     def _check(self, api: Api, code: int) -> None:
         """Raise the error that the code calls for, if any."""
         match reaction_to(api, code):
-            case Reaction.GO_ON:
+            case Reaction.CONTINUE:
                 return
             case Reaction.START_OVER:
                 raise _StartOver
             case Reaction.FIND_COORDINATOR:
                 self._cluster.forget_coordinator(CoordinatorType.GROUP, self._config.group_id)
-            case Reaction.REJOIN | Reaction.TRY_AGAIN:
-                raise _Again(ErrorCode(code))
+            case Reaction.REJOIN | Reaction.RETRY:
+                raise _RetriableError(ErrorCode(code))
         raise error_for(code)
 
     def _fail(self, error: KafkaError) -> None:
@@ -369,7 +380,7 @@ class ClassicMember:
         self._on_failure(group_error)
 
 
-class _Again(ClientError):
+class _RetriableError(ClientError):
     """Retriable error: repeat the request, or rejoin, after a pause."""
 
     def __init__(self, code: ErrorCode) -> None:

@@ -51,22 +51,22 @@ class GroupOffsets:
         topics = by_topic(partitions)
         if not topics:
             return {}
-        asked = [{"name": name, "partition_indexes": indexes} for name, indexes in topics]
+        requested = [{"name": name, "partition_indexes": indexes} for name, indexes in topics]
         body = {
             "group_id": self._group_id,
-            "topics": asked,
-            "groups": [{"group_id": self._group_id, "topics": asked}],
+            "topics": requested,
+            "groups": [{"group_id": self._group_id, "topics": requested}],
             "require_stable": require_stable,
         }
         return await self._cluster.retrying(
             lambda: self._fetch_once(body),
             timeout_ms=timeout_ms,
-            what=f"asking what group {self._group_id} has committed",
+            what=f"fetching the committed offsets of group {self._group_id}",
         )
 
     async def _fetch_once(self, body: dict[str, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-        answer = await self._call(Api.OFFSET_FETCH, body)
-        group = answer.groups[0] if answer.groups else answer
+        response = await self._call(Api.OFFSET_FETCH, body)
+        group = response.groups[0] if response.groups else response
         self._raise(group.error_code)
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for topic in group.topics:
@@ -126,8 +126,8 @@ class GroupOffsets:
         body["generation_id_or_member_epoch"] = member.generation_id
         body["member_id"] = member.member_id
         body["group_instance_id"] = member.group_instance_id
-        answer = await self._call(Api.OFFSET_COMMIT, body)
-        for topic in answer.topics:
+        response = await self._call(Api.OFFSET_COMMIT, body)
+        for topic in response.topics:
             for partition in topic.partitions:
                 self._raise(partition.error_code, topic.name, partition.partition_index)
 
@@ -143,12 +143,12 @@ class GroupOffsets:
             self._cluster.forget_coordinator(CoordinatorType.GROUP, self._group_id)
         if code == ErrorCode.STALE_MEMBER_EPOCH:
             raise _StaleEpoch(
-                f"the epoch of this member of {self._group_id} has risen", code=ErrorCode(code)
+                f"the member epoch in group {self._group_id} has changed", code=ErrorCode(code)
             )
         if code in _MOVED_ON:
             raise CommitFailed(
-                f"group {self._group_id} has moved on without this member "
-                f"({ErrorCode(code).name}): its partitions are no longer its own to commit",
+                f"group {self._group_id} has rebalanced ({ErrorCode(code).name}); "
+                "this member no longer owns the partitions",
                 code=ErrorCode(code), topic=topic, partition=partition,
             )  # fmt: skip
         raise error_for(code, topic=topic, partition=partition)

@@ -31,69 +31,78 @@ class ConsumerConfig(CommonConfig):
     arguments: ClassVar[tuple[str, ...]] = (
         *CommonConfig.arguments, "topics", "listener", "key_deserializer", "value_deserializer",
     )  # fmt: skip
-    group_id: str = prop(ConfigType.STRING, "", "The group to be a member of; empty: none.")
+    group_id: str = prop(ConfigType.STRING, "", "ID of the consumer group; empty for none.")
     group_instance_id: str = prop(
-        ConfigType.STRING, "", "A name that outlives this process: restarts cause no rebalance."
+        ConfigType.STRING, "", "ID of a static member, which may restart without a rebalance."
     )
     group_protocol: str = prop(
         ConfigType.STRING, "auto",
-        "consumer (KIP-848), classic, or auto: consumer where the broker has it.",
+        "Group protocol: consumer (KIP-848), classic, or auto to prefer consumer if supported.",
         OneOf(("auto", "classic", "consumer"), ignore_case=True),
     )  # fmt: skip
     group_remote_assignor: str = prop(
-        ConfigType.STRING, "", "The broker's assignor to ask for (consumer protocol)."
+        ConfigType.STRING, "", "Assignor of the broker to use (consumer protocol)."
     )
     partition_assignment_strategy: list[str] = prop(
         ConfigType.LIST, [],
-        "Assignors of the classic protocol, by name or Java's class; "
-        "empty: range, cooperative-sticky.",
+        "Assignors of the classic protocol, by name or Java class; "
+        "range and cooperative-sticky if empty.",
     )  # fmt: skip
     session_timeout_ms: int = milliseconds(
-        DEFAULT_SESSION_TIMEOUT_MS, "Silent for so long, a member is out (classic protocol).", 1
+        DEFAULT_SESSION_TIMEOUT_MS,
+        "Time without a heartbeat until a member is removed (classic protocol).",
+        1,
     )
     heartbeat_interval_ms: int = milliseconds(
-        DEFAULT_HEARTBEAT_INTERVAL_MS, "Between two signs of life (classic protocol).", 1
+        DEFAULT_HEARTBEAT_INTERVAL_MS, "Interval between heartbeats (classic protocol).", 1
     )
     max_poll_interval_ms: int = milliseconds(
-        300_000, "A member that does not poll for so long leaves its group.", 1
+        300_000, "Maximum time between polls before the member leaves its group.", 1
     )
     max_poll_records: int = prop(
-        ConfigType.INT, 500, "The most records that one poll hands out.", Between(1, INT_MAX)
+        ConfigType.INT, 500, "Maximum number of records that one poll returns.", Between(1, INT_MAX)
     )
     auto_offset_reset: str = prop(
-        ConfigType.STRING, "latest", "Where to begin without a committed offset.",
+        ConfigType.STRING, "latest",
+        "Start position if no offset is committed: earliest, latest or none.",
         OneOf(("earliest", "latest", "none"), ignore_case=True),
     )  # fmt: skip
     enable_auto_commit: bool = prop(
-        ConfigType.BOOLEAN, True, "Commit what was handed out, now and then, by itself."
+        ConfigType.BOOLEAN, True, "Commit the offsets of returned records periodically."
     )
-    auto_commit_interval_ms: int = milliseconds(5_000, "Between two commits of its own.")
+    auto_commit_interval_ms: int = milliseconds(5_000, "Interval between automatic commits.")
     isolation_level: str = prop(
-        ConfigType.STRING, "read_uncommitted", "Whether to read open and aborted transactions.",
+        ConfigType.STRING, "read_uncommitted",
+        "Whether to return records of open and aborted transactions.",
         OneOf(("read_uncommitted", "read_committed"), ignore_case=True),
     )  # fmt: skip
     fetch_min_bytes: int = prop(
-        ConfigType.INT, 1, "A broker waits for so much before it answers.", Between(0, INT_MAX)
+        ConfigType.INT,
+        1,
+        "Minimum bytes per fetch response; the broker waits for them.",
+        Between(0, INT_MAX),
     )
     fetch_max_bytes: int = prop(
         ConfigType.INT, 50 * 1024 * 1024,
-        "The most that one answer holds, and that is kept for later polls.", Between(0, INT_MAX),
+        "Maximum bytes per fetch response and of buffered data.", Between(0, INT_MAX),
     )  # fmt: skip
-    fetch_max_wait_ms: int = milliseconds(500, "How long a broker waits for fetch.min.bytes.")
+    fetch_max_wait_ms: int = milliseconds(
+        500, "Maximum time that the broker waits for fetch.min.bytes."
+    )
     max_partition_fetch_bytes: int = prop(
-        ConfigType.INT, 1024 * 1024, "The most that one answer holds of a partition.",
+        ConfigType.INT, 1024 * 1024, "Maximum bytes per partition in a fetch response.",
         Between(0, INT_MAX),
     )  # fmt: skip
-    check_crcs: bool = prop(ConfigType.BOOLEAN, True, "Compare what was read with its checksum.")
+    check_crcs: bool = prop(ConfigType.BOOLEAN, True, "Verify the CRC of fetched batches.")
     allow_auto_create_topics: bool = prop(
-        ConfigType.BOOLEAN, True, "Subscribing to a topic may create it, if the broker allows it."
+        ConfigType.BOOLEAN, True, "Allow the broker to create subscribed topics that do not exist."
     )
     exclude_internal_topics: bool = prop(
-        ConfigType.BOOLEAN, True, "A pattern does not match internal topics."
+        ConfigType.BOOLEAN, True, "Exclude internal topics from pattern subscriptions."
     )
     priority_levels: int = prop(
         ConfigType.INT, 1,
-        "So many priorities share a topic's partitions; higher ones are handed out first.",
+        "Number of priority levels that share a topic's partitions; higher ones come first.",
         Between(1, INT_MAX),
     )  # fmt: skip
 
@@ -102,8 +111,8 @@ class ConsumerConfig(CommonConfig):
         for name in self.partition_assignment_strategy:
             if name not in ASSIGNOR_NAMES:
                 raise InvalidConfig(
-                    f"There is no assignor {name!r} for partition.assignment.strategy; "
-                    "there are range, roundrobin, sticky and cooperative-sticky."
+                    f"Assignor {name!r} in partition.assignment.strategy does not exist. "
+                    "Use range, roundrobin, sticky or cooperative-sticky."
                 )
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise InvalidConfig(
@@ -112,8 +121,8 @@ class ConsumerConfig(CommonConfig):
             )
         if self.group_protocol.lower() == "consumer" and self.names_classic_settings:
             raise InvalidConfig(
-                "group.protocol=consumer leaves partition.assignment.strategy, session.timeout.ms "
-                "and heartbeat.interval.ms to the broker: do not set them."
+                "partition.assignment.strategy, session.timeout.ms and heartbeat.interval.ms "
+                "cannot be set with group.protocol=consumer: the broker controls them."
             )
 
     @property

@@ -236,14 +236,14 @@ class Consumer:
             self._check_open()
             outcome = self._thread.run(Deferred(lambda: inner._ready(deadline)))
             if isinstance(outcome, Change):
-                self._tell(outcome)
+                self._run_listener(outcome)
             elif outcome:
                 taken = take()
             else:
                 return None
         return taken
 
-    def _tell(self, change: Change) -> None:
+    def _run_listener(self, change: Change) -> None:
         """Run the listener in this thread."""
         rebalances = self._async._rebalances
         try:
@@ -343,9 +343,9 @@ class Consumer:
         return self._async._subscription.state(tp).position or 0
 
     @property
-    def _trouble(self) -> str | None:
+    def _unreachable_reason(self) -> str | None:
         """Why brokers cannot be reached now, or None if that is unknown."""
-        return self._async._cluster.trouble
+        return self._async._cluster.unreachable_reason
 
     def __iter__(self) -> Iterator[Record]:
         """Yield records without end."""
@@ -354,7 +354,7 @@ class Consumer:
         limit = inner.config.max_poll_records
         while True:
             records = self._poll_with(None, lambda: buffer.take(limit)) or []
-            for record in buffer.hand_out_singly(records):
+            for record in buffer.iterate(records):
                 progress.last = record
                 yield record
                 if inner.attention:

@@ -83,7 +83,7 @@ class ConsumerEngine:
         self._is_started = self._is_closing = self._is_closed = False
 
     async def start(self) -> Self:
-        """Reach the cluster, and subscribe to the topics that the constructor was given.
+        """Reach the cluster, and subscribe to the topics passed to the constructor.
 
         Raises:
             BrokersUnreachable: No broker answered within `default.api.timeout.ms`.
@@ -101,7 +101,7 @@ class ConsumerEngine:
         self._lookup = OffsetLookup(self._cluster, config.isolation)
         self._group = GroupOffsets(self._cluster, config.group_id) if config.group_id else None
         self._rebalances = Rebalances(
-            self._subscription, self._buffer, self._call_for_attention, self._before_revocation
+            self._subscription, self._buffer, self._wake_poll, self._before_revocation
         )
         self._joining = Joining(
             self._cluster, config, self._subscription, self._rebalances, self._progress,
@@ -157,14 +157,14 @@ class ConsumerEngine:
         change = await self._begin_close(timeout_s, is_failed=is_failed)
         try:
             if change is not None:
-                await self._tell(change)
+                await self._run_listener(change)
         finally:
             await self._finish_close()
 
     async def _begin_close(self, timeout_s: float | None, *, is_failed: bool) -> Change | None:
         """Close up to the point where the listener runs, which may still commit."""
         self._is_closing = True
-        self._buffer.let_go() if is_failed else self._buffer.settle()
+        self._buffer.discard_in_hand() if is_failed else self._buffer.mark_consumed()
         if self._auto_commit_timer is not None:
             self._auto_commit_timer.cancel()
         await self._fetcher.close()
@@ -243,7 +243,7 @@ class ConsumerEngine:
             consumer.assign([TopicPartition("orders", 0)])
         """
         self._check_open()
-        self._buffer.settle()
+        self._buffer.mark_consumed()
         wanted = [TopicPartition(*each) for each in partitions]
         self._subscription.assign(wanted)
         topics = sorted({tp.topic for tp in wanted})
@@ -260,11 +260,11 @@ class ConsumerEngine:
         self._check_open()
         change = await self._begin_unsubscribe()
         if change is not None:
-            await self._tell(change)
+            await self._run_listener(change)
         await self._finish_unsubscribe()
 
     async def _begin_unsubscribe(self) -> Change | None:
-        self._buffer.settle()
+        self._buffer.mark_consumed()
         owned = sorted(self._subscription.assignment)
         if self.config.enable_auto_commit and self._group is not None:
             await self._commit_quietly(self._subscription.positions(), None)
@@ -314,8 +314,8 @@ class ConsumerEngine:
             levels = self.config.priority_levels
             if found.partition_count < levels:
                 self._fail(ClientError(
-                    f"{levels} priorities need at least {levels} partitions, and topic {name} has "
-                    f"{found.partition_count}",
+                    f"{levels} priorities need at least {levels} partitions, but topic {name!r} "
+                    f"has {found.partition_count}",
                     code=ErrorCode.INVALID_PARTITIONS, topic=name,
                 ))  # fmt: skip
         except ClientError as error:
@@ -329,7 +329,7 @@ class ConsumerEngine:
         while not taken:
             outcome = await self._ready(deadline)
             if isinstance(outcome, Change):
-                await self._tell(outcome)
+                await self._run_listener(outcome)
             elif outcome:
                 taken = take()
             else:
@@ -343,7 +343,7 @@ class ConsumerEngine:
         """
         if self.attention or self._is_closing:
             return None
-        self._buffer.settle()
+        self._buffer.mark_consumed()
         self._progress.polls += 1
         return take()
 
@@ -357,7 +357,7 @@ class ConsumerEngine:
         self._check_open()
         self._progress.is_in_poll = True
         try:
-            self._buffer.settle()
+            self._buffer.mark_consumed()
             if self._joining.member is not None:
                 self._joining.member.polled()
             while True:
@@ -394,12 +394,12 @@ class ConsumerEngine:
             raise ValueError("max_records must be at least 1.")
         return max_records
 
-    async def _tell(self, change: Change) -> None:
+    async def _run_listener(self, change: Change) -> None:
         """Run the listener in this task."""
         try:
-            answer = self._rebalances.callback(change)()
-            if asyncio.iscoroutine(answer):
-                await answer
+            response = self._rebalances.callback(change)()
+            if asyncio.iscoroutine(response):
+                await response
         finally:
             self._rebalances.finish(change)
 
@@ -426,7 +426,7 @@ class ConsumerEngine:
         except KafkaError as error:
             failure = error
             if callback is None:
-                logger.warning("offsets were not committed: %s", error)
+                logger.warning("could not commit offsets: %s", error)
         if callback is not None:
             callback(offsets, failure)
 
@@ -434,13 +434,13 @@ class ConsumerEngine:
         member = self.group_metadata()
         if self._subscription.is_of_group and member.generation_id < 0:
             raise CommitFailed(
-                f"this consumer is not in group {member.group_id} now: "
-                "its partitions may be others' to commit"
+                f"this consumer is not a member of group {member.group_id} now: "
+                "other members may own its partitions"
             )
         return member
 
     async def _before_revocation(self, partitions: Sequence[TopicPartition]) -> None:
-        self._buffer.settle()
+        self._buffer.mark_consumed()
         if self.config.enable_auto_commit:
             timeout_ms = min(self.config.default_api_timeout_ms, self.config.max_poll_interval_ms)
             await self._commit_quietly(self._subscription.positions(partitions), timeout_ms)
@@ -452,7 +452,7 @@ class ConsumerEngine:
 
     def _auto_commit_is_due(self) -> None:
         self._is_auto_commit_due = True
-        self._call_for_attention()
+        self._wake_poll()
 
     def _auto_commit(self) -> None:
         if self._is_auto_commit_due:
@@ -473,7 +473,7 @@ class ConsumerEngine:
         known = self._cluster.metadata.topics.get(topic)
         return 0 if known is None else known.partition_count
 
-    def _call_for_attention(self) -> None:
+    def _wake_poll(self) -> None:
         self.attention = True
         self._changed.set()
         self._assignment_changed()
@@ -501,12 +501,12 @@ class ConsumerEngine:
             self._fail_for_good(error)
         elif not any(str(error) == str(known) for known in self._failures):
             self._failures.append(error)
-            self._call_for_attention()
+            self._wake_poll()
 
     def _fail_for_good(self, error: ClientError) -> None:
         """Record a failure that every poll raises from now on."""
         self._fatal = error
-        self._call_for_attention()
+        self._wake_poll()
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.create_task(coroutine)
@@ -520,7 +520,7 @@ class ConsumerEngine:
 
     def _need_group(self) -> GroupOffsets:
         if self._group is None:
-            raise InvalidConfig("Offsets are committed for a group: set group.id.")
+            raise InvalidConfig("Committing offsets needs a consumer group: set group_id.")
         return self._group
 
     def _check_open(self) -> None:

@@ -168,7 +168,7 @@ class FetchedPartition:
     def unreadable(self, error: BatchError) -> ClientError:
         tp = self.state.tp
         return ClientError(
-            f"{tp}: what was fetched at offset {self.next_offset} cannot be read: {error}",
+            f"{tp}: the data at offset {self.next_offset} is invalid: {error}",
             code=error.code, topic=tp.topic, partition=tp.partition,
         )  # fmt: skip
 
@@ -181,8 +181,8 @@ class FetchedPartition:
     def too_large(self, header: BatchHeader) -> RecordTooLarge:
         tp = self.state.tp
         return RecordTooLarge(
-            f"{tp}: the batch at offset {header.base_offset} has {header.size} bytes, and the "
-            f"broker sent {len(self.records)}: raise max.partition.fetch.bytes",
+            f"{tp}: the batch at offset {header.base_offset} has {header.size} bytes, but the "
+            f"broker sent {len(self.records)}: increase max.partition.fetch.bytes",
             topic=tp.topic, partition=tp.partition,
         )  # fmt: skip
 

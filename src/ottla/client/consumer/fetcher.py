@@ -38,7 +38,7 @@ LAST_VERSION_WITH_NAMES = 12
 BRIEF_WAIT_MS = 5
 _WAITS = STALE_METADATA | {ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR}
 
-_Asked = dict[TopicPartition, tuple[PartitionState, int, int]]
+_Requested = dict[TopicPartition, tuple[PartitionState, int, int]]
 """Partition to its state, that state's version, and the requested offset."""
 
 
@@ -97,7 +97,7 @@ class Fetcher:
             node = self._node_for(state)
             if node < 0 or state.retry_at > now:
                 if state.retry_at <= now:
-                    self._leave_alone([state])
+                    self._back_off([state])
                     self._cluster.request_refresh()
                 self._pump_at(state.retry_at)
             elif node in self._under_way:
@@ -141,11 +141,11 @@ class Fetcher:
         else:
             self._brief_wait_ms.pop(node, None)
         # Read the offsets now, not when the task first runs: a seek may come in between.
-        asked: _Asked = {}
+        requested: _Requested = {}
         for state in states:
             assert state.fetch_position is not None
-            asked[state.tp] = (state, state.version, state.fetch_position)
-        task = asyncio.create_task(self._run(node, asked, wait_ms))
+            requested[state.tp] = (state, state.version, state.fetch_position)
+        task = asyncio.create_task(self._run(node, requested, wait_ms))
         self._under_way[node] = task
         task.add_done_callback(lambda _: self._done(node))
 
@@ -153,39 +153,39 @@ class Fetcher:
         self._under_way.pop(node, None)
         self.pump()
 
-    async def _run(self, node: int, planned: _Asked, wait_ms: int) -> None:
+    async def _run(self, node: int, planned: _Requested, wait_ms: int) -> None:
         # Drop partitions whose position changed meanwhile: their data would be discarded, and the
         # next fetch would have to wait for it.
-        asked = {tp: each for tp, each in planned.items() if each[0].version == each[1]}
-        if not asked:
+        requested = {tp: each for tp, each in planned.items() if each[0].version == each[1]}
+        if not requested:
             return
-        states = [state for state, _, _ in asked.values()]
+        states = [state for state, _, _ in requested.values()]
         try:
-            body, has_ids = self._request(asked, wait_ms)
-            answer = await self._cluster.call(
+            body, has_ids = self._request(requested, wait_ms)
+            response = await self._cluster.call(
                 Api.FETCH,
                 body,
                 node=node,
                 timeout_ms=self._config.request_timeout_ms + wait_ms,
                 max_version=None if has_ids else LAST_VERSION_WITH_NAMES,
             )
-            if answer.error_code:
-                raise error_for(answer.error_code)
+            if response.error_code:
+                raise error_for(response.error_code)
         except KafkaError as error:
             logger.debug("a fetch from broker %d failed: %s", node, error)
-            self._leave_alone(states)
+            self._back_off(states)
             for state in states:
                 state.preferred_replica = -1
             self._cluster.request_refresh()
             if isinstance(error, ClientError) and error.fatal:
                 self._on_failure(error)
             return
-        self._take(answer, asked)
+        self._process(response, requested)
 
-    def _request(self, asked: _Asked, wait_ms: int) -> tuple[dict[str, Any], bool]:
+    def _request(self, requested: _Requested, wait_ms: int) -> tuple[dict[str, Any], bool]:
         config, topics = self._config, self._cluster.metadata.topics
         by_topic: dict[str, list[dict[str, Any]]] = {}
-        for (topic, partition), (_, _, offset) in asked.items():
+        for (topic, partition), (_, _, offset) in requested.items():
             by_topic.setdefault(topic, []).append({
                 "partition": partition,
                 "current_leader_epoch": self._cluster.metadata.leader_epoch(topic, partition),
@@ -207,49 +207,49 @@ class Fetcher:
         }
         return body, ZERO_UUID not in ids.values()
 
-    def _take(self, answer: Any, asked: _Asked) -> None:
+    def _process(self, response: Any, requested: _Requested) -> None:
         names = self._cluster.metadata.names_by_id
         arrived = False
-        for topic in answer.responses:
+        for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id)
-            for told in topic.partitions:
-                known = asked.get(TopicPartition(name or "", told.partition_index))
+            for entry in topic.partitions:
+                known = requested.get(TopicPartition(name or "", entry.partition_index))
                 if known is None:
                     continue
                 state, version, offset = known
                 if state.version != version or self._subscription.get(state.tp) is not state:
                     continue  # the position changed, or the partition was revoked, during the fetch
-                if told.error_code:
-                    self._failed(state, told, offset)
+                if entry.error_code:
+                    self._handle_error(state, entry, offset)
                 else:
-                    arrived |= self._arrived(state, version, told, offset)
+                    arrived |= self._add_records(state, version, entry, offset)
         if arrived:
             self._brief_wait_ms.clear()
             self._on_change()
 
-    def _arrived(self, state: PartitionState, version: int, told: Any, offset: int) -> bool:
-        state.high_watermark = told.high_watermark
-        state.last_stable_offset = told.last_stable_offset
-        state.log_start_offset = told.log_start_offset
+    def _add_records(self, state: PartitionState, version: int, entry: Any, offset: int) -> bool:
+        state.high_watermark = entry.high_watermark
+        state.last_stable_offset = entry.last_stable_offset
+        state.log_start_offset = entry.log_start_offset
         state.leader_epoch = self._cluster.metadata.leader_epoch(*state.tp)
-        if told.preferred_read_replica >= 0 and not told.records:
-            state.preferred_replica = told.preferred_read_replica
+        if entry.preferred_read_replica >= 0 and not entry.records:
+            state.preferred_replica = entry.preferred_read_replica
             return False
-        if not told.records:
+        if not entry.records:
             return False
         aborted = None
         if self._config.isolation:
             aborted = [(each.producer_id, each.first_offset)
-                       for each in told.aborted_transactions or ()]  # fmt: skip
+                       for each in entry.aborted_transactions or ()]  # fmt: skip
         fetched = FetchedPartition(
-            state, version, told.records, offset, aborted, self._config.check_crcs
+            state, version, entry.records, offset, aborted, self._config.check_crcs
         )
         state.fetch_position = fetched.end_offset
         self._buffer.add(fetched)
         return True
 
-    def _failed(self, state: PartitionState, told: Any, offset: int) -> None:
-        code, tp = told.error_code, state.tp
+    def _handle_error(self, state: PartitionState, entry: Any, offset: int) -> None:
+        code, tp = entry.error_code, state.tp
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.preferred_replica >= 0:
                 state.preferred_replica = -1  # the follower may lag behind, so ask the leader
@@ -257,7 +257,7 @@ class Fetcher:
                 self._on_out_of_range(state)
             return
         state.preferred_replica = -1
-        leader = told.current_leader
+        leader = entry.current_leader
         if leader.leader_id >= 0:
             self._cluster.set_leader(*tp, leader.leader_id, leader.leader_epoch)
         if code in _WAITS:
@@ -265,9 +265,9 @@ class Fetcher:
             self._cluster.request_refresh()
         else:
             self._on_failure(error_for(code, topic=tp.topic, partition=tp.partition))
-        self._leave_alone([state])
+        self._back_off([state])
 
-    def _leave_alone(self, states: list[PartitionState]) -> None:
+    def _back_off(self, states: list[PartitionState]) -> None:
         until = asyncio.get_running_loop().time() + self._config.retry_backoff_ms / 1000
         for state in states:
             state.retry_at = until

@@ -1,7 +1,7 @@
 """Choice of the group protocol.
 
-The consumer joins with the new protocol (KIP-848) if it is configured and the broker supports it,
-otherwise with the classic one."""
+The consumer joins with the consumer protocol (KIP-848) if it is configured and the broker
+supports it, otherwise with the classic one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from ottla.client.cluster import Cluster, CoordinatorType, Purpose
 from ottla.client.consumer.classic import ClassicMember
 from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.consumer.consumer_protocol import ConsumerProtocolMember
 from ottla.client.consumer.membership import PollProgress
-from ottla.client.consumer.modern import ModernMember
 from ottla.client.consumer.rebalance import Rebalances
 from ottla.client.consumer.subscription import Subscription
 from ottla.client.errors import ClientError, UnsupportedVersion
@@ -32,7 +32,7 @@ class Joining:
         progress: PollProgress,
         on_failure: Callable[[ClientError], None],
     ) -> None:
-        self.member: ClassicMember | ModernMember | None = None
+        self.member: ClassicMember | ConsumerProtocolMember | None = None
         self._cluster = cluster
         self._config = config
         self._subscription = subscription
@@ -62,7 +62,7 @@ class Joining:
         finally:
             self._is_under_way = False
         if self.member is None and self._subscription.is_of_group:
-            self._join_modern() if protocol == "consumer" else self._join_classic()
+            self._join_with_consumer_protocol() if protocol == "consumer" else self._join_classic()
 
     async def leave(self) -> None:
         member, self.member = self.member, None
@@ -84,8 +84,8 @@ class Joining:
     def _join_classic(self) -> None:
         if self._subscription.remote_pattern is not None:
             self._on_failure(UnsupportedVersion(
-                "a SubscriptionPattern needs a group of the consumer protocol (KIP-848); "
-                "a compiled pattern works with both"
+                "a SubscriptionPattern requires group.protocol=consumer (KIP-848); "
+                "a compiled pattern works with both protocols"
             ))  # fmt: skip
             return
         self.member = ClassicMember(
@@ -93,13 +93,13 @@ class Joining:
             self._progress, self._on_failure,
         )  # fmt: skip
 
-    def _join_modern(self) -> None:
-        self.member = ModernMember(
+    def _join_with_consumer_protocol(self) -> None:
+        self.member = ConsumerProtocolMember(
             self._cluster, self._config, self._subscription, self._rebalances,
-            self._progress, self._on_failure, self._modern_is_refused,
+            self._progress, self._on_failure, self._on_unsupported_protocol,
         )  # fmt: skip
 
-    def _modern_is_refused(self, error: ClientError) -> None:
+    def _on_unsupported_protocol(self, error: ClientError) -> None:
         self.member = None
         if self._config.group_protocol.lower() == "auto":
             logger.info("group %s uses the classic protocol: %s", self._config.group_id, error)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from ottla.wire.records.columnar.needs import numpy as np
-from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.columnar.requirements import numpy as np
+from ottla.wire.records.columnar.requirements import pyarrow as pa
 
 MIN_BLOCK_BYTES = 1 << 20
 MEMBER = "v"
@@ -48,9 +48,11 @@ def parsed(values: Any, kind: Any = None, *, unexpected: str = "infer") -> Any:
         ),
     )
     if table.num_rows != len(values) or table.column_names != [MEMBER]:
-        raise pa.ArrowInvalid("a value is empty or holds more than one object")
+        raise pa.ArrowInvalid("a value is empty or contains more than one object")
     try:
         return table.column(0).combine_chunks()
     except pa.ArrowIndexError:
         # For lists that contain only nulls, Arrow's reader builds an invalid array.
-        raise pa.ArrowInvalid("a list has nothing but nulls, in all of the values") from None
+        raise pa.ArrowInvalid(
+            "the type of a list is unknown, because it contains only nulls in all values"
+        ) from None

@@ -18,8 +18,8 @@ from ottla.wire.api import Api
 
 
 class Reaction(Enum):
-    GO_ON = auto()
-    TRY_AGAIN = auto()
+    CONTINUE = auto()
+    RETRY = auto()
     """The coordinator is busy: retry after a pause."""
     FIND_COORDINATOR = auto()
     """Another broker is the coordinator now."""
@@ -29,13 +29,13 @@ class Reaction(Enum):
     """The group is rebalancing: rejoin with the same member ID."""
     START_OVER = auto()
     """The group does not know this member: its partitions are lost; join as a new one."""
-    GIVE_UP = auto()
+    FAIL = auto()
     """The error is permanent: report it to the user."""
 
 
 _ANYWHERE = {
-    ErrorCode.NONE: Reaction.GO_ON,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.TRY_AGAIN,
+    ErrorCode.NONE: Reaction.CONTINUE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
     **dict.fromkeys(LOST_COORDINATOR, Reaction.FIND_COORDINATOR),
     ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction.START_OVER,
@@ -44,11 +44,11 @@ _ANYWHERE = {
 _ONLY_IN: dict[Api, dict[ErrorCode, Reaction]] = {
     Api.JOIN_GROUP: {
         ErrorCode.MEMBER_ID_REQUIRED: Reaction.JOIN_WITH_ID,
-        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.TRY_AGAIN,
+        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.RETRY,
     },
     Api.CONSUMER_GROUP_HEARTBEAT: {
         ErrorCode.FENCED_MEMBER_EPOCH: Reaction.START_OVER,
-        ErrorCode.UNRELEASED_INSTANCE_ID: Reaction.GIVE_UP,
+        ErrorCode.UNRELEASED_INSTANCE_ID: Reaction.FAIL,
     },
 }
 
@@ -58,9 +58,9 @@ def reaction_to(api: Api, code: int) -> Reaction:
     try:
         known = ErrorCode(code)
     except ValueError:
-        return Reaction.GIVE_UP
+        return Reaction.FAIL
     found = _ONLY_IN.get(api, {}).get(known) or _ANYWHERE.get(known)
-    return Reaction.GIVE_UP if found is None else found
+    return Reaction.FAIL if found is None else found
 
 
 class Plan(NamedTuple):

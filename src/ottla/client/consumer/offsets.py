@@ -52,16 +52,16 @@ class OffsetLookup:
         found: dict[TopicPartition, OffsetAndTimestamp],
     ) -> None:
         leaders = await by_leader(self._cluster, timestamps)
-        answers = await asyncio.gather(
-            *(self.ask(leader, {tp: timestamps[tp] for tp in tps}, found)
+        responses = await asyncio.gather(
+            *(self.list_at_leader(leader, {tp: timestamps[tp] for tp in tps}, found)
               for leader, tps in leaders.items()),
             return_exceptions=True,
         )  # fmt: skip
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+        for response in responses:
+            if isinstance(response, BaseException):
+                raise response
 
-    async def ask(
+    async def list_at_leader(
         self,
         leader: int,
         timestamps: Mapping[TopicPartition, int],
@@ -89,11 +89,11 @@ class OffsetLookup:
             "timeout_ms": self._cluster.config.request_timeout_ms,
         }
         min_version = 2 if self._isolation else 1
-        answer = await self._cluster.call(
+        response = await self._cluster.call(
             Api.LIST_OFFSETS, body, node=leader, min_version=min_version
         )
         failure: tuple[int, str, int] | None = None
-        for topic in answer.topics:
+        for topic in response.topics:
             for partition in topic.partitions:
                 if partition.error_code:
                     failure = (partition.error_code, topic.name, partition.partition_index)
@@ -122,11 +122,11 @@ class OffsetLookup:
             "replica_id": CONSUMER,
             "topics": [{"topic": tp.topic, "partitions": [partition]}],
         }
-        answer = await self._cluster.call(Api.OFFSET_FOR_LEADER_EPOCH, body, node=leader)
-        told = answer.topics[0].partitions[0]
-        if told.error_code:
-            raise error_for(told.error_code, topic=tp.topic, partition=tp.partition)
-        return told
+        response = await self._cluster.call(Api.OFFSET_FOR_LEADER_EPOCH, body, node=leader)
+        entry = response.topics[0].partitions[0]
+        if entry.error_code:
+            raise error_for(entry.error_code, topic=tp.topic, partition=tp.partition)
+        return entry
 
 
 async def by_leader(
@@ -166,8 +166,8 @@ def _no_leader(cluster: Cluster, tp: TopicPartition) -> ClientError:
     if known is not None and 0 <= tp.partition < known.partition_count:
         return error_for(ErrorCode.LEADER_NOT_AVAILABLE, topic=tp.topic, partition=tp.partition)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        what = f"topic {tp.topic}" if known is None else f"partition {tp}"
-        return UnknownTopic(f"there is no {what}", topic=tp.topic, partition=tp.partition)
+        what = f"topic {tp.topic!r}" if known is None else f"partition {tp}"
+        return UnknownTopic(f"{what} does not exist", topic=tp.topic, partition=tp.partition)
     return error_for(code, topic=tp.topic, partition=tp.partition)
 
 

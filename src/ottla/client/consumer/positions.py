@@ -32,7 +32,7 @@ from ottla.client.errors import (
 
 logger = logging.getLogger(__name__)
 
-Given = TypeVarTuple("Given")
+Args = TypeVarTuple("Args")
 
 _RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -77,12 +77,13 @@ class Positions:
         tp, offset = state.tp, state.fetch_position
         if self._reset is None:
             state.fail(OffsetOutOfRange(
-                f"{tp} has no offset {offset}, and auto.offset.reset is none: seek",
+                f"offset {offset} of {tp} is out of range and auto.offset.reset is none: "
+                "seek to a position",
                 topic=tp.topic, partition=tp.partition,
             ))  # fmt: skip
             self._on_change()
             return
-        logger.info("%s has no offset %s; going to the %s", tp, offset,
+        logger.info("%s: offset %s is out of range, resetting to %s", tp, offset,
                     self._config.auto_offset_reset)  # fmt: skip
         state.want_reset(self._reset)
         self.wake()
@@ -110,7 +111,7 @@ class Positions:
             is_long = loop.time() >= until
             until = loop.time() + patience_s if is_long else until
             for error in failures:
-                logger.debug("positions could not be found: %s", error)
+                logger.debug("could not determine positions: %s", error)
                 # The topic may just have been created.
                 if not _may_pass(error) or (is_long and isinstance(error, UnknownTopic)):
                     self._on_failure(_as_client_error(error))
@@ -123,13 +124,15 @@ class Positions:
         """Resolve each partition on its own: one missing leader does not affect the others."""
         uncommitted = [state for state in states if state.wants_committed]
         if uncommitted:
-            await _tried(failures, self._from_committed, uncommitted)
+            await _collect_failure(failures, self._from_committed, uncommitted)
         work = [
-            _tried(failures, self._validate, state) for state in states if state.wants_validation
+            _collect_failure(failures, self._validate, state)
+            for state in states
+            if state.wants_validation
         ]
         to_reset = {state.tp: state for state in states if state.reset is not None}
         if to_reset:
-            work.append(_tried(failures, self._look_up, to_reset, failures))
+            work.append(_collect_failure(failures, self._look_up, to_reset, failures))
         await asyncio.gather(*work)
 
     async def _from_committed(self, states: list[PartitionState]) -> None:
@@ -147,7 +150,8 @@ class Positions:
                 state.want_reset(self._reset)
             else:
                 state.fail(NoOffsetForPartition(
-                    f"nothing is committed for {tp}, and auto.offset.reset is none: seek",
+                    f"{tp} has no committed offset and auto.offset.reset is none: "
+                    "seek to a position",
                     topic=tp.topic, partition=tp.partition,
                 ))  # fmt: skip
 
@@ -158,23 +162,25 @@ class Positions:
         failures += without
         await asyncio.gather(
             *(
-                _tried(failures, self._look_up_at, leader, [states[tp] for tp in tps])
+                _collect_failure(failures, self._look_up_at, leader, [states[tp] for tp in tps])
                 for leader, tps in leaders.items()
             )
         )
 
     async def _look_up_at(self, leader: int, states: list[PartitionState]) -> None:
-        asked = {state.tp: state.reset for state in states if state.reset is not None}
+        requested = {state.tp: state.reset for state in states if state.reset is not None}
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         try:
-            await self._lookup.ask(leader, asked, found)
+            await self._lookup.list_at_leader(leader, requested, found)
             past_the_end = [tp for tp, offset in found.items() if offset.offset < 0]
             if past_the_end:
-                await self._lookup.ask(leader, dict.fromkeys(past_the_end, LATEST), found)
+                await self._lookup.list_at_leader(
+                    leader, dict.fromkeys(past_the_end, LATEST), found
+                )
         finally:
             for state in states:
                 offset = found.get(state.tp)
-                if offset is not None and offset.offset >= 0 and state.reset == asked[state.tp]:
+                if offset is not None and offset.offset >= 0 and state.reset == requested[state.tp]:
                     state.seek(offset.offset, -1)
             self._on_change()
 
@@ -184,31 +190,31 @@ class Positions:
         version, position = state.version, state.position
         if leader < 0:
             raise error_for(5, topic=state.tp.topic, partition=state.tp.partition)
-        told = await self._lookup.epoch_end(leader, state.tp, epoch, state.position_epoch)
+        epoch_end = await self._lookup.epoch_end(leader, state.tp, epoch, state.position_epoch)
         if state.version != version or position is None:
             return
         state.wants_validation = False
-        if told.end_offset < 0 or told.leader_epoch < 0:
+        if epoch_end.end_offset < 0 or epoch_end.leader_epoch < 0:
             self.out_of_range(state)
-        elif told.end_offset < position:
-            logger.warning("%s was cut at offset %d, before our %d; going back",
-                           state.tp, told.end_offset, position)  # fmt: skip
-            state.seek(told.end_offset, told.leader_epoch)
+        elif epoch_end.end_offset < position:
+            logger.warning("%s was truncated to offset %d, before the position %d: moving back",
+                           state.tp, epoch_end.end_offset, position)  # fmt: skip
+            state.seek(epoch_end.end_offset, epoch_end.leader_epoch)
 
 
 def _may_pass(error: KafkaError) -> bool:
     return error.retriable or isinstance(error, ConnectionLost | KafkaTimeout)
 
 
-async def _tried(
-    failures: list[KafkaError], do: Callable[[*Given], Awaitable[None]], *given: *Given
+async def _collect_failure(
+    failures: list[KafkaError], do: Callable[[*Args], Awaitable[None]], *args: *Args
 ) -> None:
     """Await a call and collect its error.
 
     Takes a function instead of a coroutine, because a coroutine that is cancelled before it
     starts would be reported as never awaited."""
     try:
-        await do(*given)
+        await do(*args)
     except KafkaError as error:
         failures.append(error)
 

@@ -137,7 +137,7 @@ class _Reader:
     def _take(self, size: int) -> bytes:
         taken = self._data[self._at : self._at + size]
         if size < 0 or len(taken) != size:
-            raise ValueError("the metadata of a group's member ends too early")
+            raise ValueError("the metadata of a group member is truncated")
         self._at += size
         return taken
 
@@ -150,7 +150,7 @@ class _Reader:
     def count(self) -> int:
         found = self.int32()
         if not 0 <= found <= min(MAX_ELEMENTS, len(self._data)):
-            raise ValueError(f"the metadata of a group's member claims {found} elements")
+            raise ValueError(f"the metadata of a group member contains an invalid count: {found}")
         return found
 
     def string(self) -> str:

@@ -147,7 +147,9 @@ def _until_done(
         left = {tp: end for tp, end in last.items() if consumer._position_now(tp) < end}
         if not batches and left == last:
             names = ", ".join(map(str, sorted(left)))
-            raise timed_out(f"reading {names}", int(patience_s * 1000), consumer._trouble)
+            raise timed_out(
+                f"reading {names}", int(patience_s * 1000), consumer._unreachable_reason
+            )
         last = left
 
 
@@ -176,7 +178,9 @@ def _resolve(
     if bound == "latest":
         return latest
     if isinstance(bound, bool | str):
-        raise ValueError(f"An end is 'earliest', 'latest', offsets or a datetime, not {bound!r}.")
+        raise ValueError(
+            f"start and end must be 'earliest', 'latest', offsets or a datetime, not {bound!r}."
+        )
     if isinstance(bound, int):
         return dict.fromkeys(earliest, bound)
     if isinstance(bound, datetime):
@@ -184,5 +188,5 @@ def _resolve(
         return {tp: latest[tp] if offset is None else offset.offset for tp, offset in found.items()}
     unknown = set(bound) - {tp.partition for tp in earliest}
     if unknown:
-        raise ValueError(f"There is no partition {min(unknown)}.")
+        raise ValueError(f"Partition {min(unknown)} does not exist.")
     return {tp: bound.get(tp.partition, default[tp]) for tp in earliest}

@@ -96,28 +96,28 @@ class Rebalances:
         has_listener = self.listener is not None
         self._subscription.add(partitions, is_held=has_listener)
         if has_listener:
-            await self._ask(Kind.ASSIGNED, partitions)
+            await self._enqueue(Kind.ASSIGNED, partitions)
         self._on_change()
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
-            await self._ask(Kind.REVOKED, partitions)
+            await self._enqueue(Kind.REVOKED, partitions)
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
         if not partitions:
             return
-        self._forget(partitions)
+        self._remove_partitions(partitions)
         self._on_change()
         if self.listener is not None:
-            await self._ask(Kind.LOST, partitions)
+            await self._enqueue(Kind.LOST, partitions)
 
-    def turn_into_lost(self) -> None:
+    def convert_revoked_to_lost(self) -> None:
         """Turn pending revocations into losses, because the group has removed this member."""
         for change in self._pending:
             if change.kind is Kind.REVOKED and not change.has_begun:
                 change.kind = Kind.LOST
 
-    async def _ask(self, kind: Kind, partitions: Sequence[TopicPartition]) -> None:
+    async def _enqueue(self, kind: Kind, partitions: Sequence[TopicPartition]) -> None:
         change = Change(kind, partitions, asyncio.get_running_loop().create_future())
         self._pending.append(change)
         self._on_change()
@@ -151,7 +151,7 @@ class Rebalances:
         if change.kind is Kind.ASSIGNED:
             self._subscription.release(change.partitions)
         else:
-            self._forget(change.partitions)
+            self._remove_partitions(change.partitions)
         if not change.done.done():
             change.done.set_result(None)
         self._on_change()
@@ -179,6 +179,6 @@ class Rebalances:
             if not change.done.done():
                 change.done.cancel()
 
-    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
+    def _remove_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         self._subscription.remove(partitions)
         self._buffer.drop(partitions)

@@ -42,7 +42,7 @@ def wanted_topics(topics: Topics) -> list[str] | re.Pattern[str] | SubscriptionP
             return re.compile(topics)
         except re.error as error:
             raise InvalidConfig(
-                f"The topic pattern {topics!r} is not a regular expression: {error}."
+                f"The topic pattern {topics!r} is not a valid regular expression: {error}."
             ) from None
     if isinstance(topics, SubscriptionPattern | re.Pattern):
         return topics
@@ -156,16 +156,16 @@ class Subscription:
     # ------------------------------------------------------------------------------ subscribing
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        self._be(Mode.TOPICS)
+        self._set_mode(Mode.TOPICS)
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
-        self._be(Mode.PATTERN)
+        self._set_mode(Mode.PATTERN)
         self.remote_pattern = None
         self.pattern = pattern
 
     def subscribe_remotely(self, pattern: str) -> None:
-        self._be(Mode.PATTERN)
+        self._set_mode(Mode.PATTERN)
         self.pattern = None
         self.remote_pattern = pattern
 
@@ -179,14 +179,14 @@ class Subscription:
         return changed
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        self._be(Mode.ASSIGNED)
+        self._set_mode(Mode.ASSIGNED)
         self.set_partitions(partitions)
 
     def unsubscribe(self) -> None:
-        self._be(Mode.NOTHING)
+        self._set_mode(Mode.NOTHING)
         self._states.clear()
 
-    def _be(self, mode: Mode) -> None:
+    def _set_mode(self, mode: Mode) -> None:
         if Mode.NOTHING not in (mode, self.mode) and self.mode is not mode:
             raise ValueError(
                 "A consumer either subscribes to topics, or to a pattern, or is assigned "

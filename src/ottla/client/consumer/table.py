@@ -30,7 +30,7 @@ from ottla.client.errors import DeserializationFailed
 from ottla.wire.records.columnar.constants import int32_column
 from ottla.wire.records.columnar.decode import SCHEMA as RECORD_SCHEMA
 from ottla.wire.records.columnar.decode import decode_fetch
-from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.columnar.requirements import pyarrow as pa
 from ottla.wire.records.errors import BatchError
 
 COLUMNS = (
@@ -56,16 +56,16 @@ class TableReader:
         for name in self.columns:
             if name not in TYPES:
                 raise ValueError(
-                    f"Records have no column {name!r}; they have {', '.join(COLUMNS)}."
+                    f"Column {name!r} does not exist. Use any of: {', '.join(COLUMNS)}."
                 )
         if not self.columns or len(set(self.columns)) < len(self.columns):
-            raise ValueError("Each column can be asked for once, and at least one must be.")
+            raise ValueError("columns must name at least one column, and each only once.")
         if value not in (None, "json"):
-            raise ValueError(f"Values can be read as 'json', not as {value!r}.")
+            raise ValueError(f"value must be 'json' or None, not {value!r}.")
         self._is_json = value == "json" or schema is not None
         self._json_schema = schema
         if self._is_json and "value" not in self.columns:
-            raise ValueError("Values can be parsed only if the column value is asked for.")
+            raise ValueError("Parsing values requires the column value in columns.")
         self.schema = pa.schema([TYPES[name] for name in self.columns])
         wanted = [name for name in RECORD_SCHEMA.names if name in self.columns]
         self._decoded = wanted or ["offset"]
@@ -129,7 +129,7 @@ class TableReader:
         fields: list[Any] = []
         for field in self.schema:
             if field.name == "value":
-                fields += [each.with_name(_apart(each.name, names)) for each in parsed]
+                fields += [each.with_name(_unique_name(each.name, names)) for each in parsed]
             else:
                 fields.append(field)
         return pa.schema(fields)
@@ -151,7 +151,7 @@ class TableReader:
                 continue
             for field, column in zip(parsed.schema, parsed.columns, strict=True):
                 arrays.append(column)
-                fields.append(field.with_name(_apart(field.name, names)))
+                fields.append(field.with_name(_unique_name(field.name, names)))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _parse(self, values: Any) -> Any:
@@ -172,7 +172,7 @@ def _dictionary(topic: str) -> Any:
     return pa.array([topic])
 
 
-def _apart(name: str, taken: set[str]) -> str:
+def _unique_name(name: str, taken: set[str]) -> str:
     return f"value.{name}" if name in taken else name
 
 
@@ -194,6 +194,6 @@ def _bad_json(
     offset = decoded.column("offset")[index].as_py() if has_offsets else -1
     where = f"{tp} at offset {offset}" if has_offsets else f"{tp}"
     return DeserializationFailed(
-        f"the values from {where} on cannot be read as JSON objects of one shape: {error}",
+        f"the values from {where} on cannot be parsed as JSON objects of one schema: {error}",
         topic=tp.topic, partition=tp.partition, offset=offset,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 producer        AsyncProducer, and the code that both producers share
 blocking        Producer, the blocking counterpart
-intake          accepts a record: serializers, partition, size and memory
+record_appender accepts a record: serializers, partition, size and memory
 record_fields   checks and converts a record's key, value, headers and timestamp
 partitioners    choose a partition
 batch           encoded records of one partition, sent and acknowledged together
@@ -12,5 +12,5 @@ identity        the producer ID and epoch, obtained from brokers
 transaction     the same with a transactional ID: requests to the transaction coordinator
 sender          Produce requests, responses and retries
 produce_request builds requests and reads responses
-future          future of one record; `ending` waits for whole batches
+future          future of one record; `completion` waits for whole batches
 table           encodes rows of Arrow tables as batches; `table_future` is their future"""

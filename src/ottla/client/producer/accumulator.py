@@ -52,7 +52,7 @@ class Reservation:
         """Called when the memory is granted, in any thread."""
 
 
-class Full(NamedTuple):
+class BufferExhausted(NamedTuple):
     """There is not enough memory to open the batch that a record needs."""
 
     needed_bytes: int
@@ -85,7 +85,7 @@ class Accumulator:
         bound: int,
         now_s: Callable[[], float],
         reservation: Reservation | None = None,
-    ) -> tuple[RecordFuture | Full, bool]:
+    ) -> tuple[RecordFuture | BufferExhausted, bool]:
         """Append a record of at most `bound` bytes.
 
         A granted reservation that turns out not to be needed is released.
@@ -102,7 +102,7 @@ class Accumulator:
             if batch is None:
                 size = max(self._batch_size, HEADER_SIZE + bound)
                 if reservation is None and (self._waiting or self._available_bytes < size):
-                    return Full(size), has_news
+                    return BufferExhausted(size), has_news
                 if reservation is None:
                     self._available_bytes -= size
                 else:
@@ -115,7 +115,7 @@ class Accumulator:
                 self.incomplete[batch] = queue
                 has_news = True
             index = batch.append(key, value, headers, timestamp)
-            granted = [] if reservation is None else self._give_back(reservation.size_bytes)
+            granted = [] if reservation is None else self._release(reservation.size_bytes)
         for each in granted:
             each.notify()
         return RecordFuture(batch, index, timestamp), has_news
@@ -136,7 +136,7 @@ class Accumulator:
         reservation = Reservation(size_bytes, notify)
         with self.lock:
             self._waiting.append(reservation)
-            granted = self._give_back(0)
+            granted = self._release(0)
         for each in granted:
             each.notify()
         return reservation
@@ -148,17 +148,17 @@ class Accumulator:
             reservation.granted = False
             if reservation in self._waiting:
                 self._waiting.remove(reservation)
-            granted = self._give_back(size)
+            granted = self._release(size)
         for each in granted:
             each.notify()
 
-    def give_back(self, size_bytes: int) -> None:
+    def release(self, size_bytes: int) -> None:
         with self.lock:
-            granted = self._give_back(size_bytes)
+            granted = self._release(size_bytes)
         for each in granted:
             each.notify()
 
-    def _give_back(self, size_bytes: int) -> list[Reservation]:
+    def _release(self, size_bytes: int) -> list[Reservation]:
         self._available_bytes += size_bytes
         granted: list[Reservation] = []
         while self._waiting and self._waiting[0].size_bytes <= self._available_bytes:
@@ -185,7 +185,7 @@ class Accumulator:
             return batch.not_before_s
         return batch.created_s + self._linger_s
 
-    def take(self, queue: PartitionQueue) -> ProducerBatch:
+    def pop_ready(self, queue: PartitionQueue) -> ProducerBatch:
         """Remove, close and return the first batch. The caller must hold the lock."""
         batch = queue.batches.popleft()
         if queue.open is batch:
@@ -194,7 +194,7 @@ class Accumulator:
             self.queues.pop(queue, None)
         return batch
 
-    def put_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch]) -> None:
+    def requeue(self, queue: PartitionQueue, batches: Iterable[ProducerBatch]) -> None:
         """Return batches to the queue for a retry, in the order of their sequences.
 
         They come before all batches that have no sequence yet."""
@@ -230,7 +230,7 @@ class Accumulator:
                     queue.open = None
                 if not queue.batches:
                     self.queues.pop(queue, None)
-            granted = self._give_back(batch.reserved_bytes)
+            granted = self._release(batch.reserved_bytes)
         for each in granted:
             each.notify()
 

@@ -55,8 +55,8 @@ class ProducerBatch:
         "topic", "partition", "buffer", "limit", "reserved_bytes", "sent_bytes", "created_s",
         "count", "base_timestamp", "max_timestamp", "attempts", "not_before_s", "was_retried",
         "in_request", "producer_id", "producer_epoch", "base_sequence", "sequence_was_reset",
-        "fate_was_unknown", "is_transactional", "sealed", "is_done", "base_offset",
-        "append_time_ms", "error", "record_errors", "parts", "last_refusal", "_callbacks", "_time",
+        "may_be_written", "is_transactional", "sealed", "is_done", "base_offset",
+        "append_time_ms", "error", "record_errors", "parts", "last_error", "_callbacks", "_time",
         "_last_timestamp",
     )  # fmt: skip
 
@@ -84,7 +84,7 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
         self.sequence_was_reset = False
         """Whether the sequence changed since the batch was last sent."""
-        self.fate_was_unknown = False
+        self.may_be_written = False
         """Whether an attempt ended without a response, so that the batch may have been written."""
         self.is_transactional = False
         self.sealed: bytearray | memoryview | None = None
@@ -96,7 +96,7 @@ class ProducerBatch:
         self.record_errors: Mapping[int, BaseException] = {}
         self.parts: list[tuple[int, ProducerBatch]] | None = None
         """Batches that replace this one, each with the index of its first record in this one."""
-        self.last_refusal: ClientError | None = None
+        self.last_error: ClientError | None = None
         """Error of the last attempt, if the batch is to be retried."""
         self._callbacks: list[tuple[int, Callable[[], None]]] | None = None
         self._time = b""
@@ -194,14 +194,14 @@ class ProducerBatch:
         """Split the records into two batches that keep their sequences.
 
         Callbacks of this batch's records move to the parts."""
-        whole = self._whole()
+        whole = self._uncompressed()
         half = (self.count + 1) // 2
         parts: list[tuple[int, ProducerBatch]] = []
         for index, record in enumerate(iter_records(whole, read_header(whole))):
             if index in (0, half):
                 part = ProducerBatch(self.topic, self.partition, 0, 0, self.created_s)
                 part.is_transactional = self.is_transactional
-                part.fate_was_unknown = self.fate_was_unknown
+                part.may_be_written = self.may_be_written
                 parts.append((index, part))
             part.append(record.key, record.value, record.headers, record.timestamp)
         smaller = [part for _, part in parts]
@@ -215,10 +215,10 @@ class ProducerBatch:
             for first, part in parts:
                 sequence = advance(self.base_sequence, first)
                 part.set_producer_state(self.producer_id, self.producer_epoch, sequence)
-        self._hand_over(parts)
+        self._move_callbacks(parts)
         return smaller
 
-    def _whole(self) -> bytes:
+    def _uncompressed(self) -> bytes:
         """Return an uncompressed batch whose records can be read."""
         HEADER_STRUCT.pack_into(
             self.buffer, 0, 0, len(self.buffer) - LOG_OVERHEAD, -1, MAGIC, 0, 0, self.count - 1,
@@ -226,7 +226,7 @@ class ProducerBatch:
         )  # fmt: skip
         return bytes(self.buffer)
 
-    def _hand_over(self, parts: list[tuple[int, ProducerBatch]]) -> None:
+    def _move_callbacks(self, parts: list[tuple[int, ProducerBatch]]) -> None:
         with _callbacks_lock:
             waiting, self._callbacks = self._callbacks or [], None
             self.parts = parts
@@ -309,7 +309,7 @@ class EncodedBatch(ProducerBatch):
         )
         return self.sealed
 
-    def _whole(self) -> bytes:
+    def _uncompressed(self) -> bytes:
         assert self.sealed is not None
         return bytes(self.sealed)
 
@@ -331,10 +331,10 @@ def advance(sequence: int, count: int) -> int:
     return (sequence + count) & 0x7FFFFFFF
 
 
-def part_of_failed_batch(cause: ClientError) -> ClientError:
+def error_of_valid_record(cause: ClientError) -> ClientError:
     """Return the error of a valid record in a rejected batch: brokers append all or nothing."""
     return ClientError(
-        f"the record was in a batch with records that were refused: {cause}",
+        f"the record was in a batch that the broker rejected because of other records: {cause}",
         code=cause.code,
         topic=cause.topic,
         partition=cause.partition,

@@ -25,10 +25,10 @@ from ottla.client.producer.accumulator import PartitionQueue, Reservation
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.future import RecordFuture
-from ottla.client.producer.intake import NeedMemory, NeedTopic
 from ottla.client.producer.partitioners import Partitioner, PartitionFunction
 from ottla.client.producer.producer import AsyncProducer
-from ottla.client.producer.record_fields import HeadersGiven
+from ottla.client.producer.record_appender import NeedMemory, NeedTopic
+from ottla.client.producer.record_fields import HeadersInput
 from ottla.client.producer.table_future import TableFuture
 from ottla.client.producer.transaction import GroupMember, Offsets
 from ottla.client.serializers import Serializer
@@ -81,7 +81,7 @@ class Producer:
             partitioner=partitioner,
             **properties,
         )
-        self._intake = self._producer.intake
+        self._appender = self._producer.appender
         self._thread = LoopThread("ottla-producer")
         try:
             self._thread.run(self._producer.start())
@@ -100,7 +100,7 @@ class Producer:
         value: Any = None,
         *,
         key: Any = None,
-        headers: HeadersGiven | None = None,
+        headers: HeadersInput | None = None,
         partition: int | None = None,
         timestamp: int | None = None,
         priority: int | None = None,
@@ -133,14 +133,16 @@ class Producer:
             future = producer.send("orders", b"3 apples", key=b"alice", headers={"v": b"1"})
             metadata = future.result(timeout_s=10)
         """
-        intake = self._intake
+        appender = self._appender
         while True:
-            outcome = intake.offer(topic, value, key, headers, partition, timestamp, priority)
+            outcome = appender.try_append(
+                topic, value, key, headers, partition, timestamp, priority
+            )
             if type(outcome) is RecordFuture:
-                if intake.is_turn_due:
+                if appender.should_yield:
                     # Release the GIL, so that the sender's thread can send the full batches
                     # before this thread fills more.
-                    intake.is_turn_due = False
+                    appender.should_yield = False
                     time.sleep(0)
                 return outcome
             if isinstance(outcome, NeedTopic):
@@ -150,22 +152,22 @@ class Producer:
 
     def _wait_for_memory(self, record: NeedMemory) -> RecordFuture:
         reservation = self._reserve(record.needed_bytes, record.queue)
-        return self._intake.place(record, reservation)
+        return self._appender.append_reserved(record, reservation)
 
     def _reserve(self, size_bytes: int, queue: PartitionQueue) -> Reservation:
         granted = threading.Event()
-        reservation = self._intake.reserve(size_bytes, granted.set)
+        reservation = self._appender.reserve(size_bytes, granted.set)
         if reservation.granted:
             return reservation
         if self._thread.is_current:  # in a callback: waiting would block the loop that frees memory
-            raise self._intake.give_up(queue, reservation)
+            raise self._appender.cancel_reservation(queue, reservation)
         try:
             is_granted = granted.wait(self.config.max_block_ms / 1000)
         except BaseException:
             self._producer.accumulator.cancel(reservation)
             raise
         if not is_granted and not reservation.granted:
-            raise self._intake.give_up(queue, reservation)
+            raise self._appender.cancel_reservation(queue, reservation)
         return reservation
 
     def send_table(
@@ -215,9 +217,9 @@ class Producer:
         encoder = self._producer.table_encoder(topic, table, partition=partition, **options)
         batches: list[ProducerBatch] = []
         for batch in encoder:
-            queue = self._intake.queue_of(topic, batch.partition)
+            queue = self._appender.queue_of(topic, batch.partition)
             self._reserve(batch.reserved_bytes, queue)
-            self._intake.add(queue, batch)
+            self._appender.append_batch(queue, batch)
             batches.append(batch)
         return TableFuture(topic, batches)
 

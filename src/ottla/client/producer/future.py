@@ -48,7 +48,7 @@ class RecordFuture:
 
     def done(self) -> bool:
         """Return whether the record is acknowledged or has failed."""
-        return self._settle().is_done
+        return self._final_batch().is_done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Wait until the record is acknowledged.
@@ -80,7 +80,7 @@ class RecordFuture:
             KafkaTimeout: Neither happened within `timeout_s`.
         """
         self._wait(timeout_s)
-        batch = self._settle()
+        batch = self._final_batch()
         return batch.error_of(self._index)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
@@ -95,12 +95,12 @@ class RecordFuture:
         Example:
             future.add_done_callback(lambda done: print(done.exception() or done.result()))
         """
-        batch = self._settle()
+        batch = self._final_batch()
         if not batch.add_callback(self._index, lambda: _call(callback, self)):
             _call(callback, self)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if not self._settle().is_done:
+        if not self._final_batch().is_done:
             loop = asyncio.get_running_loop()
             waiter: asyncio.Future[None] = loop.create_future()
             self.add_done_callback(lambda _: _wake(loop, waiter))
@@ -108,7 +108,7 @@ class RecordFuture:
         return self._outcome()
 
     def __repr__(self) -> str:
-        batch = self._settle()
+        batch = self._final_batch()
         where = f"{batch.topic}-{batch.partition}"
         if not batch.is_done:
             return f"<RecordFuture {where} pending>"
@@ -116,7 +116,7 @@ class RecordFuture:
         return f"<RecordFuture {where} {error!r}>" if error else f"<RecordFuture {self._outcome()}>"
 
     def _outcome(self) -> RecordMetadata:
-        batch = self._settle()
+        batch = self._final_batch()
         error = batch.error_of(self._index)
         if error is not None:
             raise error
@@ -125,18 +125,20 @@ class RecordFuture:
         return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
 
     def _wait(self, timeout_s: float | None) -> None:
-        if self._settle().is_done:
+        if self._final_batch().is_done:
             return
         event = threading.Event()
         self.add_done_callback(lambda _: event.set())
         if not event.wait(timeout_s):
-            refusal = self._settle().last_refusal
-            reason = "" if refusal is None else f"; last answer {refusal.code.name}: {refusal}"
+            last_error = self._final_batch().last_error
+            reason = (
+                "" if last_error is None else f"; last error {last_error.code.name}: {last_error}"
+            )
             raise KafkaTimeout(
-                f"the record was not acknowledged in {timeout_s:g} s{reason}"
-            ) from refusal
+                f"the record was not acknowledged within {timeout_s:g} s{reason}"
+            ) from last_error
 
-    def _settle(self) -> ProducerBatch:
+    def _final_batch(self) -> ProducerBatch:
         """Return the batch that holds the record now, in case the first one was split."""
         batch = self._batch
         while batch.parts is not None:
@@ -149,7 +151,7 @@ def _call(callback: Callable[[RecordFuture], object], future: RecordFuture) -> N
     try:
         callback(future)
     except Exception:
-        logger.exception("a callback of a producer raised")
+        logger.exception("a callback of a RecordFuture raised")
 
 
 def _wake(loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:

@@ -48,7 +48,7 @@ class SequencedBatch(Protocol):
     base_sequence: int
     sequence_was_reset: bool
     in_request: bool
-    fate_was_unknown: bool
+    may_be_written: bool
 
     @property
     def has_sequence(self) -> bool: ...
@@ -85,7 +85,7 @@ class PartitionSequences:
         """Whether the broker cannot have written any of the incomplete batches."""
         if not self.in_flight:
             return True
-        return not self.in_flight[0].in_request and not self.in_flight[0].fate_was_unknown
+        return not self.in_flight[0].in_request and not self.in_flight[0].may_be_written
 
     def restart(self, producer_id: int, epoch: int) -> None:
         """Renumber all batches from sequence 0, with a new epoch or producer ID."""
@@ -95,7 +95,7 @@ class PartitionSequences:
         for batch in self.in_flight:
             batch.set_producer_state(producer_id, epoch, sequence)
             batch.sequence_was_reset = True
-            batch.fate_was_unknown = False
+            batch.may_be_written = False
             sequence = advance(sequence, batch.count)
         self.next_sequence = sequence
         self.last_acked_sequence = NO_SEQUENCE
@@ -131,12 +131,12 @@ class Idempotence:
     def set_producer_id(self, producer_id: int, epoch: int) -> None:
         self.producer_id = producer_id
         self.producer_epoch = epoch
-        self._restart_asked()
+        self._restart_requested()
 
-    def ask_for_epoch(self, partition: PartitionSequences) -> None:
+    def request_new_epoch(self, partition: PartitionSequences) -> None:
         self._to_restart[partition] = None
 
-    def begin_epoch_if_asked(self) -> None:
+    def start_requested_epoch(self) -> None:
         """Bump the epoch if a partition needs it. Call this before draining batches.
 
         After the last epoch the producer ID is dropped, and a new one must be obtained
@@ -147,9 +147,9 @@ class Idempotence:
             self.producer_id, self.producer_epoch = NO_PRODUCER_ID, -1
             return
         self.producer_epoch += 1
-        self._restart_asked()
+        self._restart_requested()
 
-    def _restart_asked(self) -> None:
+    def _restart_requested(self) -> None:
         for partition in [each for each in self._to_restart if each.may_restart]:
             partition.restart(self.producer_id, self.producer_epoch)
             del self._to_restart[partition]
@@ -168,7 +168,7 @@ class Idempotence:
             return False
         if batch.has_sequence:
             is_asking = partition in self._to_restart
-            return partition.in_flight[0] is batch and (batch.fate_was_unknown or not is_asking)
+            return partition.in_flight[0] is batch and (batch.may_be_written or not is_asking)
         if partition in self._to_restart:
             return False
         if partition.unresolved_sequence is not None:
@@ -208,7 +208,7 @@ class Idempotence:
     ) -> bool:
         """Return whether to retry a batch that the broker answered with an error."""
         if code in (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-            batch.fate_was_unknown = False  # if it had been written, the broker would know it
+            batch.may_be_written = False  # if it had been written, the broker would know it
         if code == ErrorCode.UNKNOWN_PRODUCER_ID:
             return self._may_retry_unknown(partition, batch, log_start_offset)
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -221,7 +221,7 @@ class Idempotence:
         if log_start_offset == -1 or batch.sequence_was_reset:
             return True
         if not self.is_transactional:
-            self.ask_for_epoch(partition)
+            self.request_new_epoch(partition)
             return True
         if partition.last_acked_offset < log_start_offset:
             # The broker forgot this producer because all its records were deleted: nothing is lost.
@@ -239,7 +239,7 @@ class Idempotence:
         if self.is_transactional:
             return False
         if is_resolved or partition.unresolved_sequence == batch.base_sequence:
-            self.ask_for_epoch(partition)
+            self.request_new_epoch(partition)
         return True
 
     def failed(
@@ -259,13 +259,13 @@ class Idempotence:
                 partition.next_sequence = FIRST_SEQUENCE
                 partition.last_acked_sequence = NO_SEQUENCE
             else:
-                self.ask_for_epoch(partition)
+                self.request_new_epoch(partition)
         elif not surely_not_written:
             partition.unresolved_sequence = advance(batch.base_sequence, batch.count)
         elif self.is_transactional:
             partition.close_gap(batch)
         else:
-            self.ask_for_epoch(partition)
+            self.request_new_epoch(partition)
 
     def split(
         self,
@@ -291,7 +291,7 @@ class Idempotence:
         if self.is_transactional:
             partition.unresolved_sequence = None
             return False
-        self.ask_for_epoch(partition)
+        self.request_new_epoch(partition)
         return True
 
 

@@ -41,7 +41,7 @@ class Identity:
         self.on_fatal: Callable[[ClientError], None] = lambda error: None
         self._config = config
         self._cluster = cluster
-        self._asking: asyncio.Task[None] | None = None
+        self._requesting: asyncio.Task[None] | None = None
         self._unresolved: dict[PartitionQueue, None] = {}
 
     # -------------------------------------------------------------------------------- sending
@@ -50,11 +50,11 @@ class Identity:
         """Prepare for draining batches; return whether anything may be sent now."""
         for queue in list(self._unresolved):
             self._resolve(queue)
-        self.sequences.begin_epoch_if_asked()
+        self.sequences.start_requested_epoch()
         if self.sequences.has_producer_id:
             return True
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._ask())
+        if self._requesting is None:
+            self._requesting = asyncio.create_task(self._request_producer_id())
         return False
 
     def may_send(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
@@ -65,30 +65,30 @@ class Identity:
         if queue.sequences.unresolved_sequence is None:
             del self._unresolved[queue]
 
-    async def _ask(self) -> None:
+    async def _request_producer_id(self) -> None:
         try:
             producer_id, epoch = await self._cluster.retrying(
                 self._init_producer_id,
                 timeout_ms=self._config.delivery_timeout_ms,
-                what="getting a producer id",
+                what="obtaining a producer ID",
             )
         except ClientError as error:
             if error.retriable:
-                logger.warning("no producer id yet: %s", error)
+                logger.warning("could not obtain a producer ID, retrying: %s", error)
             else:
                 self.on_fatal(error)
         else:
             self.sequences.set_producer_id(producer_id, epoch)
         finally:
-            self._asking = None
+            self._requesting = None
         self.on_change()
 
     async def _init_producer_id(self) -> tuple[int, int]:
         body = {"transactional_id": None, "transaction_timeout_ms": 0x7FFFFFFF}
-        answer = await self._cluster.call(Api.INIT_PRODUCER_ID, body)
-        if answer.error_code:
-            raise error_for(answer.error_code)
-        return answer.producer_id, answer.producer_epoch
+        response = await self._cluster.call(Api.INIT_PRODUCER_ID, body)
+        if response.error_code:
+            raise error_for(response.error_code)
+        return response.producer_id, response.producer_epoch
 
     # ------------------------------------------------------------------------------ responses
 
@@ -113,10 +113,10 @@ class Identity:
         if error.code in _FATAL:
             self.on_fatal(error)
 
-    def settled(self, queue: PartitionQueue) -> None:
+    def batch_completed(self, queue: PartitionQueue) -> None:
         """Handle the acknowledgement or failure of a batch of the queue."""
 
     async def close(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
+        if self._requesting is not None:
+            self._requesting.cancel()
+            await asyncio.gather(self._requesting, return_exceptions=True)

@@ -78,10 +78,10 @@ class RoundRobinPartitioner:
             key_bytes: Serialized key.
             priority: Priority as given to `send`.
         """
-        turn = self._turns.get(topic.name, -1) + 1
-        self._turns[topic.name] = turn
+        index = self._turns.get(topic.name, -1) + 1
+        self._turns[topic.name] = index
         choices = topic.available or range(topic.partition_count)
-        return choices[turn % len(choices)]
+        return choices[index % len(choices)]
 
 
 class FunctionPartitioner:
@@ -145,14 +145,14 @@ class PriorityPartitioner:
         if priority is None:
             priority = len(ranges) - 1
         if not 0 <= priority < len(ranges):
-            raise InvalidConfig(f"There is no priority {priority}: 0 to {len(ranges) - 1} exist.")
+            raise InvalidConfig(f"Priority {priority} does not exist. Use 0 to {len(ranges) - 1}.")
         choices = ranges[priority]
         if key_bytes is not None:
             return choices[partition_of(key_bytes, len(choices))]
-        turn = self._turns.get(choices, -1) + 1
-        self._turns[choices] = turn
+        index = self._turns.get(choices, -1) + 1
+        self._turns[choices] = index
         available = [each for each in choices if each in topic.available] or choices
-        return available[turn % len(available)]
+        return available[index % len(available)]
 
     def _ranges_of(self, topic: TopicMetadata) -> list[range]:
         which = (topic.name, topic.partition_count)
@@ -174,20 +174,24 @@ NAMED: dict[str, Callable[[], Partitioner] | None] = {
 }
 
 
-def partitioner(given: Partitioner | PartitionFunction | str | None) -> Partitioner | None:
+def partitioner(value: Partitioner | PartitionFunction | str | None) -> Partitioner | None:
     """Return the Partitioner for a user's choice, or None for the default."""
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, str):
-        if given not in NAMED:
-            raise InvalidConfig(f"There is no partitioner {given!r}; there are {', '.join(NAMED)}.")
-        make = NAMED[given]
+    if isinstance(value, str):
+        if value not in NAMED:
+            raise InvalidConfig(
+                f"Partitioner {value!r} does not exist. Use one of: {', '.join(NAMED)}."
+            )
+        make = NAMED[value]
         return None if make is None else make()
-    if hasattr(given, "partition"):
-        return given
-    if callable(given):
-        return FunctionPartitioner(given)
-    raise InvalidConfig(f"{given!r} is no partitioner: a function or an object with `partition`.")
+    if hasattr(value, "partition"):
+        return value
+    if callable(value):
+        return FunctionPartitioner(value)
+    raise InvalidConfig(
+        f"{value!r} is not a partitioner. Use a function or an object with a method `partition`."
+    )
 
 
 def next_sticky(

@@ -12,7 +12,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import ZERO_UUID
 from ottla.client.errors import ClientError, error_for
 from ottla.client.metadata import ClusterMetadata
-from ottla.client.producer.batch import ProducerBatch, part_of_failed_batch
+from ottla.client.producer.batch import ProducerBatch, error_of_valid_record
 from ottla.net.connection import Connection
 from ottla.wire.api import Api
 from ottla.wire.records.compression import ZSTD
@@ -22,7 +22,7 @@ FIRST_WITH_IMPLICIT_TRANSACTIONS = 12
 FIRST_WITH_ZSTD = 7
 
 
-class PartitionAnswer(NamedTuple):
+class PartitionResponse(NamedTuple):
     error_code: int
     message: str | None = None
     base_offset: int = -1
@@ -78,50 +78,52 @@ def body_for(
     }
 
 
-def read_answer(
-    answer: Any, version: int, metadata: ClusterMetadata
-) -> dict[tuple[str, int], PartitionAnswer]:
-    found: dict[tuple[str, int], PartitionAnswer] = {}
-    for topic in answer.responses:
+def read_response(
+    response: Any, version: int, metadata: ClusterMetadata
+) -> dict[tuple[str, int], PartitionResponse]:
+    found: dict[tuple[str, int], PartitionResponse] = {}
+    for topic in response.responses:
         if version >= FIRST_WITH_TOPIC_IDS:
             name = metadata.names_by_id.get(topic.topic_id)
             if name is None:
                 continue
         else:
             name = topic.name
-        for told in topic.partition_responses:
-            if not told.error_code:
-                found[name, told.index] = PartitionAnswer(
-                    0, None, told.base_offset, told.log_append_time_ms, told.log_start_offset
+        for entry in topic.partition_responses:
+            if not entry.error_code:
+                found[name, entry.index] = PartitionResponse(
+                    0, None, entry.base_offset, entry.log_append_time_ms, entry.log_start_offset
                 )
                 continue
-            found[name, told.index] = PartitionAnswer(
-                told.error_code,
-                told.error_message,
-                told.base_offset,
-                told.log_append_time_ms,
-                told.log_start_offset,
-                {each.batch_index: each.batch_index_error_message for each in told.record_errors},
-                told.current_leader.leader_id,
-                told.current_leader.leader_epoch,
+            found[name, entry.index] = PartitionResponse(
+                entry.error_code,
+                entry.error_message,
+                entry.base_offset,
+                entry.log_append_time_ms,
+                entry.log_start_offset,
+                {each.batch_index: each.batch_index_error_message for each in entry.record_errors},
+                entry.current_leader.leader_id,
+                entry.current_leader.leader_epoch,
             )
     return found
 
 
 def errors_from(
-    answer: PartitionAnswer, batch: ProducerBatch
+    response: PartitionResponse, batch: ProducerBatch
 ) -> tuple[ClientError, dict[int, BaseException]]:
     """Return the error of a batch, and the errors of individual records that differ from it."""
     where = {"topic": batch.topic, "partition": batch.partition}
-    error = error_for(answer.error_code, answer.message, **where)  # type: ignore[arg-type]
-    if not answer.record_errors:
+    error = error_for(response.error_code, response.message, **where)  # type: ignore[arg-type]
+    if not response.record_errors:
         return error, {}
     singly: dict[int, BaseException] = {
-        index: error_for(answer.error_code, message or answer.message, **where)  # type: ignore[arg-type]
-        for index, message in answer.record_errors.items()
+        index: error_for(response.error_code, message or response.message, **where)  # type: ignore[arg-type]
+        for index, message in response.record_errors.items()
         if 0 <= index < batch.count
     }
-    return part_of_failed_batch(error), singly
+    return error_of_valid_record(error), singly
 
 
-NO_ANSWER = PartitionAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer leaves it out")
+MISSING_RESPONSE = PartitionResponse(
+    ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not contain the partition"
+)

@@ -32,13 +32,13 @@ from ottla.client.errors import (
 from ottla.client.metadata import PartitionMetadata
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue, Reservation
 from ottla.client.producer.batch import EncodedBatch, ProducerBatch
+from ottla.client.producer.completion import call_soon, wait_until_complete
 from ottla.client.producer.config import ProducerConfig
-from ottla.client.producer.ending import all_ended, call_soon
 from ottla.client.producer.future import RecordFuture
 from ottla.client.producer.identity import Identity
-from ottla.client.producer.intake import Intake, NeedMemory, NeedTopic
 from ottla.client.producer.partitioners import Partitioner, PartitionFunction, partitioner
-from ottla.client.producer.record_fields import HeadersGiven
+from ottla.client.producer.record_appender import NeedMemory, NeedTopic, RecordAppender
+from ottla.client.producer.record_fields import HeadersInput
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.table_future import TableFuture
 from ottla.client.producer.transaction import (
@@ -111,7 +111,7 @@ class AsyncProducer:
         elif self.config.is_idempotent:
             self._identity = Identity(self.config, self._cluster)
         self._sender = Sender(self.config, self._cluster, self.accumulator, self._identity)
-        self.intake = Intake(
+        self.appender = RecordAppender(
             self.config,
             self._cluster,
             self.accumulator,
@@ -136,7 +136,7 @@ class AsyncProducer:
         Raises:
             BrokersUnreachable: No broker answered within `max.block.ms`.
         """
-        assert not self._is_started, "the producer was started already"
+        assert not self._is_started, "the producer is already started"
         await self._cluster.start(timeout_ms=self.config.max_block_ms)
         if self._transaction is not None:
             try:
@@ -145,7 +145,9 @@ class AsyncProducer:
                 await self._cluster.release()
                 raise
         self._is_started = True
-        self.intake.refuse(None if self._transaction is None else self._transaction.refusal())
+        self.appender.reject_with(
+            None if self._transaction is None else self._transaction.send_error()
+        )
         self._sender.start()
         return self
 
@@ -161,7 +163,7 @@ class AsyncProducer:
         if self._is_closed:
             return
         self._is_closed = True
-        self.intake.refuse(ClientClosed("the producer is closed"))
+        self.appender.reject_with(ClientClosed("the producer is closed"))
         if self._is_started:
             try:
                 async with asyncio.timeout(timeout_s):
@@ -199,12 +201,12 @@ class AsyncProducer:
     def _phase_changed(self) -> None:
         assert self._transaction is not None
         if not self._is_closed:
-            self.intake.refuse(self._transaction.refusal())
+            self.appender.reject_with(self._transaction.send_error())
 
     def _end(self, error: ClientError) -> None:
-        """Handle a fatal error: refuse new records and fail all pending ones."""
-        if self.intake.refusal is None:
-            self.intake.refuse(error)
+        """Handle a fatal error: reject new records and fail all pending ones."""
+        if self.appender.rejection is None:
+            self.appender.reject_with(error)
         self._sender.fail_all(error)
 
     # --------------------------------------------------------------------------------- records
@@ -215,7 +217,7 @@ class AsyncProducer:
         value: Any = None,
         *,
         key: Any = None,
-        headers: HeadersGiven | None = None,
+        headers: HeadersInput | None = None,
         partition: int | None = None,
         timestamp: int | None = None,
         priority: int | None = None,
@@ -248,13 +250,15 @@ class AsyncProducer:
             future = await producer.send("orders", b"3 apples", key=b"alice", headers={"v": b"1"})
             metadata = await future
         """
-        intake = self.intake
+        appender = self.appender
         while True:
-            outcome = intake.offer(topic, value, key, headers, partition, timestamp, priority)
+            outcome = appender.try_append(
+                topic, value, key, headers, partition, timestamp, priority
+            )
             if type(outcome) is RecordFuture:
-                if intake.is_turn_due:
+                if appender.should_yield:
                     # Yield to the sender, so that it sends the full batches before more are filled.
-                    intake.is_turn_due = False
+                    appender.should_yield = False
                     await asyncio.sleep(0)
                 return outcome
             if isinstance(outcome, NeedTopic):
@@ -277,7 +281,8 @@ class AsyncProducer:
         count = 0 if known is None else known.partition_count
         if not 0 <= need.partition < count:
             raise UnknownTopic(
-                f"there is no partition {need.partition} of topic {need.topic}: it has {count}",
+                f"topic {need.topic!r} has no partition {need.partition}; "
+                f"it has {count} partitions",
                 code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 topic=need.topic,
                 partition=need.partition,
@@ -285,7 +290,7 @@ class AsyncProducer:
 
     async def _wait_for_memory(self, record: NeedMemory) -> RecordFuture:
         reservation = await self._reserve(record.needed_bytes, record.queue)
-        return self.intake.place(record, reservation)
+        return self.appender.append_reserved(record, reservation)
 
     async def _reserve(self, size_bytes: int, queue: PartitionQueue) -> Reservation:
         loop = asyncio.get_running_loop()
@@ -295,7 +300,7 @@ class AsyncProducer:
             if not granted.done():
                 granted.set_result(None)
 
-        reservation = self.intake.reserve(size_bytes, lambda: call_soon(loop, notify))
+        reservation = self.appender.reserve(size_bytes, lambda: call_soon(loop, notify))
         if reservation.granted:
             return reservation
         try:
@@ -303,7 +308,7 @@ class AsyncProducer:
                 await granted
         except TimeoutError:
             if not reservation.granted:
-                raise self.intake.give_up(queue, reservation) from None
+                raise self.appender.cancel_reservation(queue, reservation) from None
         except BaseException:
             self.accumulator.cancel(reservation)
             raise
@@ -363,9 +368,9 @@ class AsyncProducer:
         remaining = iter(encoder)
         while some := await asyncio.to_thread(_some, remaining):
             for batch in some:
-                queue = self.intake.queue_of(topic, batch.partition)
+                queue = self.appender.queue_of(topic, batch.partition)
                 await self._reserve(batch.reserved_bytes, queue)
-                self.intake.add(queue, batch)
+                self.appender.append_batch(queue, batch)
                 batches.append(batch)
         return TableFuture(topic, batches)
 
@@ -375,14 +380,16 @@ class AsyncProducer:
         """Return an iterator over the encoded batches of a table."""
         from ottla.client.producer.table import TableEncoder
 
-        if partition is None and self.intake.has_partitioner:
-            raise UserError("A table for a producer with a partitioner needs `partition`.")
+        if partition is None and self.appender.has_partitioner:
+            raise UserError(
+                "send_table needs the argument `partition` if the producer has a partitioner."
+            )
         return TableEncoder(
             self.config,
             self._cluster.metadata.topics[topic],
             table,
             partition=partition,
-            first_turn=random.randrange(1 << 30),
+            first_round_robin_index=random.randrange(1 << 30),
             **columns,
         )
 
@@ -502,11 +509,11 @@ class AsyncProducer:
         try:
             self._sender.wake()
             async with asyncio.timeout(timeout_s):
-                await all_ended(batches)
+                await wait_until_complete(batches)
         except TimeoutError:
             assert timeout_s is not None
             timeout_ms = int(timeout_s * 1000)
-            raise timed_out("flushing", timeout_ms, self._cluster.trouble) from None
+            raise timed_out("flushing", timeout_ms, self._cluster.unreachable_reason) from None
         finally:
             with self.accumulator.lock:
                 self.accumulator.flushing -= 1
@@ -525,13 +532,15 @@ class AsyncProducer:
         return list(self._cluster.metadata.topics[topic].partitions)
 
 
-def _group(given: Any) -> GroupMember:
-    if isinstance(given, str):
-        return GroupMember(given)
-    if given is None:
-        raise UserError("Offsets need the group that they are of: its id, or `group_metadata()`.")
+def _group(group: Any) -> GroupMember:
+    if isinstance(group, str):
+        return GroupMember(group)
+    if group is None:
+        raise UserError(
+            "send_offsets needs the consumer group: its ID, or the consumer's group_metadata()."
+        )
     return GroupMember(
-        given.group_id, given.generation_id, given.member_id, given.group_instance_id
+        group.group_id, group.generation_id, group.member_id, group.group_instance_id
     )
 
 

@@ -10,15 +10,15 @@ from ottla.client.errors import SerializationFailed
 from ottla.client.producer.batch import Headers
 from ottla.client.serializers import Serializer
 
-HeadersGiven = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+HeadersInput = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 MAX_TIMESTAMP = (1 << 63) - 1
 
 
-def serialize(serializer: Serializer | None, given: Any, topic: str, what: str) -> bytes | None:
-    if given is None or (serializer is None and type(given) is bytes):
-        return given
+def serialize(serializer: Serializer | None, value: Any, topic: str, what: str) -> bytes | None:
+    if value is None or (serializer is None and type(value) is bytes):
+        return value
     try:
-        result = given if serializer is None else serializer(given)
+        result = value if serializer is None else serializer(value)
         if isinstance(result, bytes):
             return result
         if isinstance(result, bytearray | memoryview):
@@ -27,13 +27,17 @@ def serialize(serializer: Serializer | None, given: Any, topic: str, what: str) 
             return result.encode()
     except Exception as error:
         raise SerializationFailed(
-            f"the {what} of a record for {topic} cannot be serialised: {error}",
+            f"the {what} of a record for topic {topic!r} cannot be serialized: {error}",
             code=ErrorCode.INVALID_RECORD,
             topic=topic,
         ) from error
-    hint = f"give the producer a {what}_serializer" if serializer is None else "it must be bytes"
+    hint = (
+        f"set {what}_serializer on the producer"
+        if serializer is None
+        else "the serializer must return bytes"
+    )
     raise SerializationFailed(
-        f"the {what} of a record for {topic} is {type(result).__name__}: {hint}",
+        f"the {what} of a record for topic {topic!r} is {type(result).__name__}, not bytes: {hint}",
         code=ErrorCode.INVALID_RECORD,
         topic=topic,
     )
@@ -41,12 +45,12 @@ def serialize(serializer: Serializer | None, given: Any, topic: str, what: str) 
 
 def checked_timestamp(timestamp: Any) -> int:
     if not isinstance(timestamp, int) or not 0 <= timestamp <= MAX_TIMESTAMP:
-        raise UserError(f"A timestamp is milliseconds since 1970, not {timestamp!r}.")
+        raise UserError(f"timestamp must be milliseconds since 1970, not {timestamp!r}.")
     return timestamp
 
 
-def checked_headers(given: HeadersGiven, topic: str) -> Headers:
-    pairs = given.items() if isinstance(given, Mapping) else given
+def checked_headers(headers: HeadersInput, topic: str) -> Headers:
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
     try:
         return [
             (name, content if content is None or type(content) is bytes else _content(content))
@@ -55,7 +59,7 @@ def checked_headers(given: HeadersGiven, topic: str) -> Headers:
         ]
     except (TypeError, ValueError) as error:
         raise SerializationFailed(
-            f"headers of a record for {topic} must be pairs of a text and bytes: {error}",
+            f"headers of a record for topic {topic!r} must be pairs of str and bytes: {error}",
             code=ErrorCode.INVALID_RECORD,
             topic=topic,
         ) from error
@@ -66,10 +70,10 @@ def _content(content: Any) -> bytes:
         return content.encode()
     if isinstance(content, bytes | bytearray | memoryview):
         return bytes(content)
-    raise TypeError(f"{type(content).__name__} is not bytes")
+    raise TypeError(f"expected bytes, not {type(content).__name__}")
 
 
 def _is_text(name: Any) -> bool:
     if not isinstance(name, str):
-        raise TypeError(f"{type(name).__name__} is not a text")
+        raise TypeError(f"expected str, not {type(name).__name__}")
     return True

@@ -1,8 +1,8 @@
 """Sender of batches to the leaders of their partitions.
 
-Everything here runs on one event loop. Work is done in *turns*: a turn fails batches that have
+Everything here runs on one event loop. Work is done in *runs*: a run fails batches that have
 expired, sends those that are ready as far as `max.in.flight.requests.per.connection` permits, and
-schedules the next turn for the time at which a batch will be ready. `wake` requests a turn, from
+schedules the next run for the time at which a batch will be ready. `wake` requests a run, from
 any thread; responses do so, too.
 
 A failed request counts as a failed attempt for each of its batches. `idempotence` decides whether a
@@ -34,7 +34,7 @@ from ottla.client.producer.accumulator import NEVER_S, Accumulator, PartitionQue
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.identity import Identity
-from ottla.client.producer.produce_request import PartitionAnswer
+from ottla.client.producer.produce_request import PartitionResponse
 from ottla.net.connection import Connection
 from ottla.wire.api import Api
 
@@ -82,14 +82,14 @@ class Sender:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
         self._wake_lock = threading.Lock()
-        self._turn_asked = False
+        self._is_run_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._rotation = 0
         self._warn_from_s = 0.0
         """Time from which a failed attempt may be logged as a warning again."""
 
-    # ----------------------------------------------------------------------------------- turns
+    # ------------------------------------------------------------------------------------ runs
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -100,30 +100,30 @@ class Sender:
         self.wake()
 
     def wake(self) -> None:
-        if self._turn_asked or self._loop is None or self._closed:
+        if self._is_run_scheduled or self._loop is None or self._closed:
             return
-        self._turn_asked = True
+        self._is_run_scheduled = True
         if threading.get_ident() == self._thread_id:
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._run)
             return
         try:
-            self._loop.call_soon_threadsafe(self._turn)
+            self._loop.call_soon_threadsafe(self._run)
         except RuntimeError:
             pass  # the interpreter is exiting and has closed the loop of the daemon thread
 
-    def _turn(self) -> None:
-        self._turn_asked = False
+    def _run(self) -> None:
+        self._is_run_scheduled = False
         if self._closed:
             return
         try:
-            next_s = self._work(time.monotonic())
+            next_s = self._send_ready(time.monotonic())
         except Exception as error:
-            logger.exception("the producer's sender failed")
-            self.fail_all(ClientError(f"the producer failed: {error!r}"))
+            logger.exception("the producer's sender failed: all pending records fail")
+            self.fail_all(ClientError(f"the producer's sender failed: {error!r}"))
             return
-        self._arm(next_s)
+        self._schedule(next_s)
 
-    def _arm(self, next_s: float) -> None:
+    def _schedule(self, next_s: float) -> None:
         assert self._loop is not None
         if self._timer is not None:
             self._timer.cancel()
@@ -132,8 +132,8 @@ class Sender:
             delay_s = max(next_s - time.monotonic(), MIN_TIMER_S)
             self._timer = self._loop.call_later(delay_s, self.wake)
 
-    def _work(self, now_s: float) -> float:
-        """Run one turn and return the time at which the next one is due."""
+    def _send_ready(self, now_s: float) -> float:
+        """Send what is ready, and return the time at which the next one is due."""
         timeout_s = self._config.delivery_timeout_ms / 1000
         for batch in self._accumulator.expired(now_s - timeout_s):
             self._expire(batch)
@@ -211,7 +211,7 @@ class Sender:
                 if drained and size + batch.size_bytes > self._config.max_request_size:
                     continue
                 size += batch.size_bytes
-                accumulator.take(queue)
+                accumulator.pop_ready(queue)
                 batch.in_request = True
                 queue.in_requests += 1
                 drained.append((queue, batch))
@@ -257,19 +257,19 @@ class Sender:
                 transactional_id=self._config.transactional_id or None,
             )
             if self._acks == 0:
-                connection.send_unanswered(Api.PRODUCE, version, body)
+                connection.send_without_response(Api.PRODUCE, version, body)
                 for queue, batch in batches:
-                    self._returned(queue, batch)
-                    self._acknowledge(queue, batch, PartitionAnswer(0))
+                    self._remove_from_request(queue, batch)
+                    self._acknowledge(queue, batch, PartitionResponse(0))
                 return True
             timeout_s = self._config.request_timeout_ms / 1000
-            answer = connection.send(Api.PRODUCE, version, body, timeout_s)
+            response = connection.send(Api.PRODUCE, version, body, timeout_s)
         except ClientError as error:
-            self._failed(batches, error)
+            self._handle_no_response(batches, error)
             return False
         self._in_flight[node] = self._in_flight.get(node, 0) + 1
         request = _Request(node, version, metadata, batches)
-        answer.add_done_callback(partial(self._answered, request))
+        response.add_done_callback(partial(self._on_response, request))
         return True
 
     def _connect(self, node: int) -> None:
@@ -293,128 +293,140 @@ class Sender:
 
     # ------------------------------------------------------------------------------- responses
 
-    def _answered(self, request: _Request, answer: asyncio.Future[Any]) -> None:
+    def _on_response(self, request: _Request, response: asyncio.Future[Any]) -> None:
         self._in_flight[request.node] -= 1
-        if self._closed or answer.cancelled():
+        if self._closed or response.cancelled():
             return
-        error = answer.exception()
+        error = response.exception()
         if error is not None:
             if not isinstance(error, ClientError):
                 error = ConnectionLost(str(error))
-            self._failed(request.batches, error)
+            self._handle_no_response(request.batches, error)
         else:
-            self._take_answer(request, answer.result())
+            self._process_response(request, response.result())
         self.wake()
 
-    def _take_answer(self, request: _Request, answer: Any) -> None:
-        if answer.throttle_time_ms > 0:
-            pause_s = answer.throttle_time_ms / 1000
+    def _process_response(self, request: _Request, response: Any) -> None:
+        if response.throttle_time_ms > 0:
+            pause_s = response.throttle_time_ms / 1000
             self._not_before_s[request.node] = time.monotonic() + pause_s
-        told = produce_request.read_answer(answer, request.version, request.metadata)
+        partition_responses = produce_request.read_response(
+            response, request.version, request.metadata
+        )
         for queue, batch in request.batches:
-            self._returned(queue, batch)
-            each = told.get((batch.topic, batch.partition), produce_request.NO_ANSWER)
+            self._remove_from_request(queue, batch)
+            partition_response = partition_responses.get(
+                (batch.topic, batch.partition), produce_request.MISSING_RESPONSE
+            )
             if batch.is_done:  # it expired before the response arrived
                 continue
-            if each.error_code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                self._acknowledge(queue, batch, each)
+            if partition_response.error_code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._acknowledge(queue, batch, partition_response)
             else:
-                self._refused(queue, batch, each)
+                self._handle_error(queue, batch, partition_response)
 
-    def _failed(
+    def _handle_no_response(
         self, batches: list[tuple[PartitionQueue, ProducerBatch]], error: ClientError
     ) -> None:
         """Handle a request without a response. The broker may still have written its batches."""
         is_unknown = isinstance(error, ConnectionLost | KafkaTimeout)
         code = ErrorCode.NETWORK_EXCEPTION if is_unknown else error.code
         for queue, batch in batches:
-            self._returned(queue, batch)
+            self._remove_from_request(queue, batch)
             if batch.is_done:
                 continue
             if is_unknown:
-                batch.fate_was_unknown = True
-            self._refused(queue, batch, PartitionAnswer(code, str(error)))
+                batch.may_be_written = True
+            self._handle_error(queue, batch, PartitionResponse(code, str(error)))
 
-    def _returned(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def _remove_from_request(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         batch.in_request = False
         queue.in_requests -= 1
 
-    def _refused(self, queue: PartitionQueue, batch: ProducerBatch, told: PartitionAnswer) -> None:
-        code = told.error_code
-        if told.leader >= 0:
-            self._cluster.set_leader(batch.topic, batch.partition, told.leader, told.leader_epoch)
+    def _handle_error(
+        self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse
+    ) -> None:
+        code = response.error_code
+        if response.leader >= 0:
+            self._cluster.set_leader(
+                batch.topic, batch.partition, response.leader, response.leader_epoch
+            )
         if code in STALE_METADATA:
             self._cluster.request_refresh()
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             self._split(queue, batch)
-        elif self._may_retry(queue, batch, told):
-            self._put_back(queue, batch, told)
+        elif self._may_retry(queue, batch, response):
+            self._requeue(queue, batch, response)
         else:
-            error, record_errors = produce_request.errors_from(told, batch)
+            error, record_errors = produce_request.errors_from(response, batch)
             self._fail(queue, batch, error, record_errors)
 
     def _may_retry(
-        self, queue: PartitionQueue, batch: ProducerBatch, told: PartitionAnswer
+        self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse
     ) -> bool:
         if batch.attempts > self._config.retries:
             return False
         if self._identity is not None:
-            return self._identity.may_retry(queue, batch, told.error_code, told.log_start_offset)
-        return told.error_code in RETRIABLE
+            return self._identity.may_retry(
+                queue, batch, response.error_code, response.log_start_offset
+            )
+        return response.error_code in RETRIABLE
 
-    def _put_back(self, queue: PartitionQueue, batch: ProducerBatch, told: PartitionAnswer) -> None:
-        refusal, _ = produce_request.errors_from(told, batch)
-        batch.last_refusal = refusal
-        self._log_refusal(batch, refusal)
+    def _requeue(
+        self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse
+    ) -> None:
+        error, _ = produce_request.errors_from(response, batch)
+        batch.last_error = error
+        self._log_retry(batch, error)
         doublings = min(batch.attempts - 1, MAX_BACKOFF_DOUBLINGS)
         pause_ms = min(
             self._config.retry_backoff_ms << doublings, self._config.retry_backoff_max_ms
         )
         batch.was_retried = True
         batch.not_before_s = time.monotonic() + pause_ms / 1000
-        self._accumulator.put_back(queue, [batch])
+        self._accumulator.requeue(queue, [batch])
 
-    def _log_refusal(self, batch: ProducerBatch, refusal: ClientError) -> None:
+    def _log_retry(self, batch: ProducerBatch, error: ClientError) -> None:
         """Log a failed attempt.
 
         Errors that need attention are warnings, at most every `WARN_EVERY_S`. Others, such as
         a change of the leader, are logged for debugging only."""
         now_s, level = time.monotonic(), logging.DEBUG
-        if refusal.code in NEEDS_ATTENTION and now_s >= self._warn_from_s:
+        if error.code in NEEDS_ATTENTION and now_s >= self._warn_from_s:
             self._warn_from_s = now_s + WARN_EVERY_S
             level = logging.WARNING
         logger.log(
             level,
-            "attempt %d was refused, retrying for up to delivery.timeout.ms (%d): %s: %s",
+            "attempt %d failed, retrying for up to delivery.timeout.ms (%d): %s: %s",
             batch.attempts,
             self._config.delivery_timeout_ms,
-            refusal.code.name,
-            refusal,
+            error.code.name,
+            error,
         )
 
     def _split(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Split a batch that the broker finds too large; parts may be split further."""
         parts = batch.split()
         logger.debug(
-            "%s-%d: a batch of %d records is too large: split in %d",
+            "%s-%d: a batch of %d records is too large: splitting it into %d",
             batch.topic, batch.partition, batch.count, len(parts),
         )  # fmt: skip
         if self._identity is not None:
             self._identity.sequences.split(queue.sequences, batch, parts)
         self._accumulator.replace(batch, parts)
-        self._accumulator.put_back(queue, parts)
+        self._accumulator.requeue(queue, parts)
 
     # ------------------------------------------------------------------------------ completion
 
     def _acknowledge(
-        self, queue: PartitionQueue, batch: ProducerBatch, told: PartitionAnswer
+        self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse
     ) -> None:
-        base_offset = -1 if told.error_code else told.base_offset
+        base_offset = -1 if response.error_code else response.base_offset
         if self._identity is not None:
             self._identity.sequences.acknowledged(queue.sequences, batch, base_offset)
-            self._identity.settled(queue)
+            self._identity.batch_completed(queue)
         self._accumulator.finish(batch)
-        batch.acknowledge(base_offset, told.append_time_ms)
+        batch.acknowledge(base_offset, response.append_time_ms)
 
     def _fail(
         self,
@@ -423,12 +435,12 @@ class Sender:
         error: ClientError,
         record_errors: dict[int, BaseException] | None = None,
         *,
-        is_fate_known: bool = True,
+        is_outcome_known: bool = True,
     ) -> None:
         if self._identity is not None:
-            is_known = is_fate_known and not batch.fate_was_unknown
+            is_known = is_outcome_known and not batch.may_be_written
             self._identity.failed(queue, batch, error, surely_not_written=is_known)
-            self._identity.settled(queue)
+            self._identity.batch_completed(queue)
         self._accumulator.finish(batch)
         batch.fail(error, record_errors)
 
@@ -437,18 +449,20 @@ class Sender:
         if queue is None:
             return
         what = (
-            f"{batch.count} records were not acknowledged in delivery.timeout.ms "
+            f"{batch.count} records were not acknowledged within delivery.timeout.ms "
             f"({self._config.delivery_timeout_ms}) after {batch.attempts} attempts"
         )
-        where, refusal = f"{batch.topic}-{batch.partition}", batch.last_refusal
+        where, last_error = f"{batch.topic}-{batch.partition}", batch.last_error
         error = KafkaTimeout(
-            f"{where}: {what}" if refusal is None else f"{refusal.code.name}: {refusal} ({what})",
-            code=None if refusal is None else refusal.code,
+            f"{where}: {what}"
+            if last_error is None
+            else f"{last_error.code.name}: {last_error} ({what})",
+            code=None if last_error is None else last_error.code,
             topic=batch.topic,
             partition=batch.partition,
         )
-        error.__cause__ = refusal
-        self._fail(queue, batch, error, is_fate_known=batch.attempts == 0)
+        error.__cause__ = last_error
+        self._fail(queue, batch, error, is_outcome_known=batch.attempts == 0)
 
     def _fail_for(self, node: int, error: ClientError) -> None:
         """Fail every batch that is not in a request and whose leader is this broker."""
@@ -471,7 +485,7 @@ class Sender:
                 if not batch.in_request
             ]
         for queue, batch in unsent:
-            self._fail(queue, batch, error, is_fate_known=batch.attempts == 0)
+            self._fail(queue, batch, error, is_outcome_known=batch.attempts == 0)
 
     def fail_all(self, error: KafkaError) -> None:
         """Fail every incomplete batch."""

@@ -34,9 +34,9 @@ from ottla.client.table_json import json_column
 from ottla.wire.records.batch import HEADER_SIZE
 from ottla.wire.records.columnar.columns import RecordColumns
 from ottla.wire.records.columnar.encode import encode_batches
-from ottla.wire.records.columnar.needs import numpy as np
-from ottla.wire.records.columnar.needs import pyarrow as pa
 from ottla.wire.records.columnar.partition import group_rows, partition_by_key
+from ottla.wire.records.columnar.requirements import numpy as np
+from ottla.wire.records.columnar.requirements import pyarrow as pa
 from ottla.wire.records.errors import BatchError
 
 PIECE_ROWS = 131_072
@@ -62,7 +62,7 @@ class TableEncoder:
         headers: str | None,
         timestamp: str | int | None,
         partition: str | int | None,
-        first_turn: int,
+        first_round_robin_index: int,
     ) -> None:
         self._config = config
         self._topic = topic
@@ -78,7 +78,7 @@ class TableEncoder:
             if value is not None
             else [name for name in self._table.column_names if name not in taken]
         )
-        self._turn = first_turn
+        self._round_robin_index = first_round_robin_index
         limit = min(config.max_request_size, config.buffer_memory) - REQUEST_OVERHEAD
         self._max_record_size = max(limit, 1)
         self._batch_size = max(min(limit, max(BATCH_BYTES, config.batch_size)), HEADER_SIZE + 1)
@@ -93,13 +93,13 @@ class TableEncoder:
                 there = ", ".join(self._table.column_names)
                 raise UserError(f"The table has no column {name!r}; it has {there}.")
         if not self._value and not self._key:
-            raise UserError("No column is left to be the value.")
+            raise UserError("The table has no column left for the value.")
         if isinstance(self._partition, int) and not (
             0 <= self._partition < self._topic.partition_count
         ):
             raise UnknownTopic(
-                f"there is no partition {self._partition} of topic {self._topic.name}: "
-                f"it has {self._topic.partition_count}",
+                f"topic {self._topic.name!r} has no partition {self._partition}; "
+                f"it has {self._topic.partition_count} partitions",
                 topic=self._topic.name,
                 partition=self._partition,
             )
@@ -113,13 +113,13 @@ class TableEncoder:
             except BatchError as error:
                 kind = RecordTooLarge if error.code == ErrorCode.MESSAGE_TOO_LARGE else None
                 raise (kind or SerializationFailed)(
-                    f"a row for {self._topic.name} cannot be a record: {error}",
+                    f"a row of the table cannot be sent to topic {self._topic.name!r}: {error}",
                     code=error.code,
                     topic=self._topic.name,
                 ) from error
             except (TypeError, ValueError, pa.ArrowException) as error:
                 raise SerializationFailed(
-                    f"the table cannot be records of {self._topic.name}: {error}",
+                    f"the table cannot be sent to topic {self._topic.name!r}: {error}",
                     code=ErrorCode.INVALID_RECORD,
                     topic=self._topic.name,
                 ) from error
@@ -135,7 +135,7 @@ class TableEncoder:
             timestamp=piece.column(self._timestamp) if isinstance(self._timestamp, str) else None,
             default_timestamp_ms=default_ms,
         )
-        for partition, rows in self._placed(piece, key):
+        for partition, rows in self._partitioned(piece, key):
             for encoded in encode_batches(
                 columns,
                 rows,
@@ -161,7 +161,7 @@ class TableEncoder:
             return piece.column(names[0])
         return json_column(piece, names, is_object=is_object or not is_one)
 
-    def _placed(self, piece: Any, key: Any) -> Iterator[tuple[int, Any]]:
+    def _partitioned(self, piece: Any, key: Any) -> Iterator[tuple[int, Any]]:
         """Yield each partition with its rows; None stands for all rows."""
         if isinstance(self._partition, int):
             yield self._partition, None
@@ -170,49 +170,50 @@ class TableEncoder:
         if isinstance(self._partition, str):
             chosen = piece.column(self._partition).cast(pa.int32())
             if chosen.null_count:
-                raise ValueError(f"the column {self._partition} has rows without partition")
+                raise ValueError(f"the partition column {self._partition!r} contains nulls")
             partitions = chosen.to_numpy(zero_copy_only=False)
         elif key is None or self._config.partitioner_ignore_keys:
-            yield self._next_turn(), None
+            yield self._next_round_robin(), None
             return
         else:
-            partitions = partition_by_key(key, count, self._next_turn())
+            partitions = partition_by_key(key, count, self._next_round_robin())
         groups = group_rows(np.asarray(partitions, np.int32), count)
         for partition in groups.partitions:
             yield partition, groups.rows(partition)
 
-    def _next_turn(self) -> int:
+    def _next_round_robin(self) -> int:
         choices = self._topic.available or range(self._topic.partition_count)
-        self._turn += 1
-        return choices[self._turn % len(choices)]
+        self._round_robin_index += 1
+        return choices[self._round_robin_index % len(choices)]
 
 
-def _as_table(given: Any) -> Any:
-    if isinstance(given, pa.Table):
-        return given
-    if isinstance(given, pa.RecordBatch):
-        return pa.Table.from_batches([given])
-    has_interface = hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
+def _as_table(rows: Any) -> Any:
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    has_interface = hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__")
     # pandas implements the interface, too, but exports its index as column __index_level_0__.
-    if has_interface and not _is_pandas(given):
-        return pa.table(given)
+    if has_interface and not _is_pandas(rows):
+        return pa.table(rows)
     try:
-        return pa.Table.from_pandas(given, preserve_index=False)
+        return pa.Table.from_pandas(rows, preserve_index=False)
     except (TypeError, AttributeError, ImportError, pa.ArrowException):
         raise UserError(
-            f"A table is a pyarrow Table or what Arrow can take, not {type(given).__name__}."
+            f"Expected a pyarrow Table or an object that Arrow can convert, "
+            f"not {type(rows).__name__}."
         ) from None
 
 
-def _is_pandas(given: Any) -> bool:
+def _is_pandas(rows: Any) -> bool:
     pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(given, pandas.DataFrame)
+    return pandas is not None and isinstance(rows, pandas.DataFrame)
 
 
-def _names(given: Columns) -> list[str]:
-    if given is None:
+def _names(columns: Columns) -> list[str]:
+    if columns is None:
         return []
-    return [given] if isinstance(given, str) else list(given)
+    return [columns] if isinstance(columns, str) else list(columns)
 
 
 _BYTES = (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ottla.client.errors import KafkaTimeout
 from ottla.client.producer.batch import ProducerBatch
-from ottla.client.producer.ending import all_ended, ends, when_ended
+from ottla.client.producer.completion import call_when_complete, final_batches, wait_until_complete
 
 
 class PartitionOffsets(NamedTuple):
@@ -43,7 +43,7 @@ class TableFuture:
 
     def done(self) -> bool:
         """Return whether each row is acknowledged or has failed."""
-        return all(batch.is_done for batch in ends(self._batches))
+        return all(batch.is_done for batch in final_batches(self._batches))
 
     def result(self, timeout_s: float | None = None) -> TableMetadata:
         """Wait until each row is acknowledged or has failed.
@@ -84,20 +84,20 @@ class TableFuture:
         Args:
             callback: Function that takes the future.
         """
-        when_ended(self._batches, lambda: callback(self))
+        call_when_complete(self._batches, lambda: callback(self))
 
     def __await__(self) -> Generator[Any, None, TableMetadata]:
-        yield from all_ended(self._batches).__await__()
+        yield from wait_until_complete(self._batches).__await__()
         return self._outcome()
 
     def _wait(self, timeout_s: float | None) -> None:
         event = threading.Event()
-        when_ended(self._batches, event.set)
+        call_when_complete(self._batches, event.set)
         if not event.wait(timeout_s):
-            raise KafkaTimeout(f"not all rows were acknowledged in {timeout_s:g} s")
+            raise KafkaTimeout(f"not all rows were acknowledged within {timeout_s:g} s")
 
     def _error(self) -> BaseException | None:
-        for batch in ends(self._batches):
+        for batch in final_batches(self._batches):
             if batch.error is not None:
                 return batch.error_of(min(batch.record_errors, default=0))
         return None
@@ -107,7 +107,7 @@ class TableFuture:
         if error is not None:
             raise error
         found: dict[int, PartitionOffsets] = {}
-        for batch in ends(self._batches):
+        for batch in final_batches(self._batches):
             last = -1 if batch.base_offset < 0 else batch.base_offset + batch.count - 1
             first, _, count = found.get(batch.partition, (batch.base_offset, last, 0))
             found[batch.partition] = PartitionOffsets(first, last, count + batch.count)

@@ -1,13 +1,13 @@
 """A transactional producer's protocol with its transaction coordinator.
 
     phase        records    transitions
-    NEW          refused    init → READY
-    READY        refused    begin → OPEN
+    NEW          rejected   init → READY
+    READY        rejected   begin → OPEN
     OPEN         accepted   commit → COMMITTING, abort → ABORTING; abortable failure → FAILED
-    FAILED       refused    abort → ABORTING
-    COMMITTING   refused    success → READY; abortable failure → FAILED; retry commit on timeout
-    ABORTING     refused    success → READY; retry abort on timeout
-    FATAL        refused    none, close the producer: it was fenced or is not authorized
+    FAILED       rejected   abort → ABORTING
+    COMMITTING   rejected   success → READY; abortable failure → FAILED; retry commit on timeout
+    ABORTING     rejected   success → READY; retry abort on timeout
+    FATAL        rejected   none, close the producer: it was fenced or is not authorized
 
 There are two protocols, selected by the cluster's `transaction.version`. Up to version 1, a
 partition is added to the transaction before its first record is sent (AddPartitionsToTxn,
@@ -77,13 +77,13 @@ where they may concern the previous transaction."""
 
 
 class Phase(Enum):
-    NEW = "has not been initialised"
-    READY = "has no transaction open"
-    OPEN = "has a transaction open"
+    NEW = "has not been initialized"
+    READY = "has no open transaction"
+    OPEN = "has an open transaction"
     FAILED = "has a transaction that must be aborted"
-    COMMITTING = "is committing"
-    ABORTING = "is aborting"
-    FATAL = "cannot go on"
+    COMMITTING = "is committing a transaction"
+    ABORTING = "is aborting a transaction"
+    FATAL = "failed and must be closed"
 
 
 class GroupMember(NamedTuple):
@@ -141,20 +141,20 @@ class TransactionalIdentity(Identity):
             assert self.failure is not None
             raise self.failure
         if self.phase is Phase.FAILED:
-            raise self._must_abort()
+            raise self._abort_error()
         raise UserError(f"The producer {self.phase.value}.")
 
-    def refusal(self) -> BaseException | None:
-        """Return the exception with which `send` refuses a record now, or None."""
+    def send_error(self) -> BaseException | None:
+        """Return the exception with which `send` rejects a record now, or None."""
         if self.phase is Phase.OPEN:
             return None
         if self.phase is Phase.FATAL:
             return self.failure
         if self.phase is Phase.FAILED:
-            return self._must_abort()
-        return UserError(f"The producer {self.phase.value}: begin a transaction first.")
+            return self._abort_error()
+        return UserError(f"The producer {self.phase.value}. Call begin_transaction() first.")
 
-    def _must_abort(self) -> TransactionAborted:
+    def _abort_error(self) -> TransactionAborted:
         aborted = TransactionAborted(f"the transaction must be aborted: {self.failure}")
         aborted.__cause__ = self.failure
         return aborted
@@ -166,7 +166,7 @@ class TransactionalIdentity(Identity):
             if self.phase in (Phase.OPEN, Phase.COMMITTING):
                 self.failure = _as_client_error(error)
                 self._enter(Phase.FAILED)
-            return self._must_abort()
+            return self._abort_error()
         failure = _as_client_error(error)
         if not failure.fatal and error.code not in (
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -196,7 +196,7 @@ class TransactionalIdentity(Identity):
 
     async def begin(self) -> None:
         self._require(Phase.READY)
-        await self._learn_version()
+        await self._determine_protocol()
         self.failure = None
         self._has_begun = self._must_bump = False
         self._enter(Phase.OPEN)
@@ -208,12 +208,12 @@ class TransactionalIdentity(Identity):
         self._require(Phase.COMMITTING)
         await self._end(committed=True)
 
-    async def abort(self, settle: Callable[[], Any]) -> None:
+    async def abort(self, wait_for_requests: Callable[[], Any]) -> None:
         self._require(Phase.OPEN, Phase.FAILED, Phase.ABORTING)
         self._must_bump = self._must_bump or self.phase is Phase.FAILED
         self._enter(Phase.ABORTING)
         self.fail_unsent(TransactionAborted("the transaction was aborted"))
-        await settle()
+        await wait_for_requests()
         self._require(Phase.ABORTING)
         await self._end(committed=False)
 
@@ -236,13 +236,15 @@ class TransactionalIdentity(Identity):
         self._enter(Phase.READY)
 
     async def _end_txn(self, committed: bool) -> None:
-        body = {**self._who(), "committed": committed}
+        body = {**self._producer_fields(), "committed": committed}
         if self._is_implicit:
-            answer = await self._coordinate(Api.END_TXN, body, min_version=FIRST_BUMPING_END_TXN)
-            if answer.producer_id >= 0:
-                self.sequences.set_producer_id(answer.producer_id, answer.producer_epoch)
+            response = await self._call_coordinator(
+                Api.END_TXN, body, min_version=FIRST_BUMPING_END_TXN
+            )
+            if response.producer_id >= 0:
+                self.sequences.set_producer_id(response.producer_id, response.producer_epoch)
             return
-        await self._coordinate(Api.END_TXN, body, max_version=LAST_EXPLICIT_END_TXN)
+        await self._call_coordinator(Api.END_TXN, body, max_version=LAST_EXPLICIT_END_TXN)
         if self._must_bump:
             await self._init_producer(bump=True)
 
@@ -255,12 +257,12 @@ class TransactionalIdentity(Identity):
                 "producer_id": sequences.producer_id,
                 "producer_epoch": sequences.producer_epoch,
             }
-        answer = await self._coordinate(
+        response = await self._call_coordinator(
             Api.INIT_PRODUCER_ID, body, min_version=FIRST_BUMPING_INIT if bump else 0
         )
-        self.sequences.set_producer_id(answer.producer_id, answer.producer_epoch)
+        self.sequences.set_producer_id(response.producer_id, response.producer_epoch)
 
-    async def _learn_version(self) -> None:
+    async def _determine_protocol(self) -> None:
         """Determine which protocol the cluster uses. It may have been upgraded meanwhile."""
         kind = CoordinatorType.TRANSACTION
 
@@ -287,8 +289,8 @@ class TransactionalIdentity(Identity):
             return
         try:
             if not self._is_implicit and group.group_id not in self._groups:
-                await self._coordinate(
-                    Api.ADD_OFFSETS_TO_TXN, {**self._who(), "group_id": group.group_id}
+                await self._call_coordinator(
+                    Api.ADD_OFFSETS_TO_TXN, {**self._producer_fields(), "group_id": group.group_id}
                 )
                 self._groups.add(group.group_id)
             self._has_begun = True
@@ -298,25 +300,25 @@ class TransactionalIdentity(Identity):
 
     async def _commit_offsets(self, offsets: Offsets, group: GroupMember) -> None:
         topics: dict[str, list[dict[str, Any]]] = {}
-        for (topic, partition), given in offsets.items():
-            told = OffsetToCommit(given) if isinstance(given, int) else given
+        for (topic, partition), offset in offsets.items():
+            entry = OffsetToCommit(offset) if isinstance(offset, int) else offset
             topics.setdefault(topic, []).append(
                 {
                     "partition_index": partition,
-                    "committed_offset": told.offset,
-                    "committed_leader_epoch": getattr(told, "leader_epoch", -1),
-                    "committed_metadata": told.metadata,
+                    "committed_offset": entry.offset,
+                    "committed_leader_epoch": getattr(entry, "leader_epoch", -1),
+                    "committed_metadata": entry.metadata,
                 }
             )
         body = {
-            **self._who(),
+            **self._producer_fields(),
             "group_id": group.group_id,
             "generation_id": group.generation_id,
             "member_id": group.member_id,
             "group_instance_id": group.group_instance_id,
             "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
         }
-        await self._coordinate(
+        await self._call_coordinator(
             Api.TXN_OFFSET_COMMIT,
             body,
             coordinator=(CoordinatorType.GROUP, group.group_id),
@@ -334,7 +336,7 @@ class TransactionalIdentity(Identity):
             return False
         for queue in list(self._unresolved):
             if not self.sequences.resolve(queue.sequences):
-                self._fail(KafkaTimeout("it is not known whether some records were written"))
+                self._fail(KafkaTimeout("it is unknown whether some records were written"))
                 return False
             if queue.sequences.unresolved_sequence is None:
                 del self._unresolved[queue]
@@ -370,7 +372,7 @@ class TransactionalIdentity(Identity):
         }
         self._has_begun = True
         try:
-            await self._coordinate(
+            await self._call_coordinator(
                 Api.ADD_PARTITIONS_TO_TXN,
                 body,
                 code_of=_first_added_error,
@@ -404,20 +406,20 @@ class TransactionalIdentity(Identity):
 
     # ------------------------------------------------------------------------------ requests
 
-    def _who(self) -> dict[str, Any]:
+    def _producer_fields(self) -> dict[str, Any]:
         return {
             "transactional_id": self._id,
             "producer_id": self.sequences.producer_id,
             "producer_epoch": self.sequences.producer_epoch,
         }
 
-    async def _coordinate(
+    async def _call_coordinator(
         self,
         api: Api,
         body: dict[str, Any],
         *,
         coordinator: tuple[CoordinatorType, str] | None = None,
-        code_of: Callable[[Any], int] = lambda answer: int(answer.error_code),
+        code_of: Callable[[Any], int] = lambda response: int(response.error_code),
         min_version: int = 0,
         max_version: int | None = None,
     ) -> Any:
@@ -426,10 +428,10 @@ class TransactionalIdentity(Identity):
 
         async def attempt() -> Any:
             while True:
-                answer = await self._cluster.call_coordinator(
+                response = await self._cluster.call_coordinator(
                     kind, key, api, body, min_version=min_version, max_version=max_version
                 )
-                code = code_of(answer)
+                code = code_of(response)
                 if code == ErrorCode.CONCURRENT_TRANSACTIONS:
                     await asyncio.sleep(CONCURRENT_PAUSE_S)
                     continue
@@ -437,7 +439,7 @@ class TransactionalIdentity(Identity):
                     self._cluster.forget_coordinator(kind, key)
                 if code:
                     raise error_for(code)
-                return answer
+                return response
 
         what = f"{api.name} for {self._id}"
         return await self._cluster.retrying(
@@ -454,20 +456,20 @@ def _as_client_error(error: KafkaError) -> ClientError:
     return error if isinstance(error, ClientError) else error_for(error.code, str(error))
 
 
-def _first_partition_error(answer: Any) -> int:
-    for topic in answer.topics:
+def _first_partition_error(response: Any) -> int:
+    for topic in response.topics:
         for partition in topic.partitions:
             if partition.error_code:
                 return int(partition.error_code)
     return 0
 
 
-def _first_added_error(answer: Any) -> int:
+def _first_added_error(response: Any) -> int:
     """Return the first meaningful code: the others only say that nothing was attempted."""
     codes = [
         int(partition.partition_error_code)
-        for topic in answer.results_by_topic_v3_and_below
+        for topic in response.results_by_topic_v3_and_below
         for partition in topic.results_by_partition
     ]
-    told = [code for code in codes if code not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
-    return told[0] if told else 0
+    failures = [code for code in codes if code not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+    return failures[0] if failures else 0

@@ -55,7 +55,7 @@ _STRING, _INT, _LONG = ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 Make = Callable[[random.Random, int], Any]
 
 
-class Column(NamedTuple):
+class GeneratedColumn(NamedTuple):
     name: str
     schema: Schema
     make: Make
@@ -88,7 +88,7 @@ class Datagen(SourceConnector):
         return [{**self.settings, "task": task} for task in range(max_tasks)]
 
     def make_task(self, settings: Settings) -> SourceTask:
-        return MadeUp(settings)
+        return DatagenTask(settings)
 
     def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
         count = offset.get("count")
@@ -96,7 +96,7 @@ class Datagen(SourceConnector):
             raise ValueError('an offset of a generator is {"count": …} of {"task": …}')
 
 
-class MadeUp(SourceTask):
+class DatagenTask(SourceTask):
     def __init__(self, settings: Settings) -> None:
         self._task = int(settings.get("task", 0))
         self._topic = settings["topic"] or settings["kafka.topic"]
@@ -156,16 +156,16 @@ class MadeUp(SourceTask):
         return Record(self._topic, value, self._schema, value[self._key], field.schema)
 
 
-def columns_of(settings: Settings) -> list[Column]:
+def columns_of(settings: Settings) -> list[GeneratedColumn]:
     """Parse the fields; raise ValueError with a one-sentence message if they are invalid."""
-    told = settings["fields"] or QUICKSTARTS[settings["quickstart"]][1]
+    document = settings["fields"] or QUICKSTARTS[settings["quickstart"]][1]
     found = []
-    for each in _FIELDS.split(told):
+    for each in _FIELDS.split(document):
         name, colon, kind = each.strip().partition(":")
         match = _KIND.fullmatch(kind.strip())
         if not colon or not name or match is None:
             raise ValueError(f"fields must look like name:kind, not {each.strip()!r}")
-        found.append(Column(name, *_column(match["kind"], match["of"])))
+        found.append(GeneratedColumn(name, *_column(match["kind"], match["of"])))
     if len({each.name for each in found}) < len(found):
         raise ValueError("two fields have the same name")
     return found

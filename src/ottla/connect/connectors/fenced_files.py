@@ -37,11 +37,11 @@ class FencedState:
         epochs = self._epochs()
         if not epochs:
             return {}
-        told: dict[str, Any] = json.loads(self._path(max(epochs)).read_bytes())
-        return told
+        data: dict[str, Any] = json.loads(self._path(max(epochs)).read_bytes())
+        return data
 
-    def save(self, told: Mapping[str, Any]) -> None:
-        replace_file(self._path(self._epoch), json.dumps(told).encode())
+    def save(self, data: Mapping[str, Any]) -> None:
+        replace_file(self._path(self._epoch), json.dumps(data).encode())
 
     def check(self, path: str) -> None:
         """Raise UserError if another worker has taken over."""

@@ -59,10 +59,10 @@ class FileSink(SinkConnector):
         check_format(settings)
 
     def make_task(self, settings: Settings) -> SinkTask:
-        return RowsToFiles(settings)
+        return FileSinkTask(settings)
 
 
-class OpenFile:
+class OpenRowFile:
     """File that the current batch writes to."""
 
     def __init__(self, path: str, writer: RowWriter) -> None:
@@ -96,7 +96,7 @@ class OpenFile:
         self.file.close()
 
 
-class RowsToFiles(SinkTask):
+class FileSinkTask(SinkTask):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._state = FencedState(Path(), STATE, 0)
@@ -105,7 +105,7 @@ class RowsToFiles(SinkTask):
         self._batch = -1
         self._before: dict[str, Any] = {}
         """Files of the current batch, with their state before it."""
-        self._open: dict[str, OpenFile] = {}
+        self._open: dict[str, OpenRowFile] = {}
         """Open files by topic, or under "" for a single file."""
 
     def start(self, directory: Path) -> None:
@@ -129,12 +129,12 @@ class RowsToFiles(SinkTask):
 
     def begin(self, batch: int) -> None:
         self._close()
-        told = self._told
+        data = self._told
         self._batch, self._before = batch, {}
-        if told.get("batch") == batch:
-            self._before = told["files"]
+        if data.get("batch") == batch:
+            self._before = data["files"]
             for path, before in self._before.items():
-                _cut_back(path, before)
+                _truncate_to(path, before)
 
     def put(self, records: Sequence[Record]) -> None:
         rows: dict[str, list[bytes]] = {}
@@ -157,7 +157,7 @@ class RowsToFiles(SinkTask):
 
     # --------------------------------------------------------------------------------- files
 
-    def _opened(self, name: str) -> OpenFile:
+    def _opened(self, name: str) -> OpenRowFile:
         if "/" in name:
             raise DataError(f"the topic {name} cannot be the name of a file")
         if name not in self._open:
@@ -166,7 +166,7 @@ class RowsToFiles(SinkTask):
                 self._before = {**self._before, path: _status(path)}
                 self._told = {"batch": self._batch, "files": self._before}
                 self._state.save(self._told)
-            self._open[name] = OpenFile(path, writer_of(self._settings))
+            self._open[name] = OpenRowFile(path, writer_of(self._settings))
             self._state.check(path)
         return self._open[name]
 
@@ -199,7 +199,7 @@ def _status(path: str) -> dict[str, Any] | None:
     return {"inodes": [status.st_ino], "length": status.st_size}
 
 
-def _cut_back(path: str, before: dict[str, Any] | None) -> None:
+def _truncate_to(path: str, before: dict[str, Any] | None) -> None:
     if before is None:
         # Truncated instead of removed, so that programs following the file keep it.
         if os.path.exists(path):

@@ -35,7 +35,7 @@ from ottla.connect.api import RetriableError, SinkConnector, SinkTask
 from ottla.connect.converters import as_text
 from ottla.connect.data import DataError, Record
 from ottla.connect.definition import Definition, Settings, key
-from ottla.connect.http_clock import Clock, late
+from ottla.connect.http_deadline import Deadline, timeout_message
 from ottla.connect.json_converter import JsonConverter
 
 logger = logging.getLogger(__name__)
@@ -88,10 +88,10 @@ class HttpSink(SinkConnector):
                 raise ValueError(f"http.headers.additional must look like name:value, not {each!r}")
 
     def make_task(self, settings: Settings) -> SinkTask:
-        return Requests(settings)
+        return HttpSinkTask(settings)
 
 
-class Requests(SinkTask):
+class HttpSinkTask(SinkTask):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._json = JsonConverter({"schemas.enable": False, "decimal.format": "NUMERIC"})
@@ -183,18 +183,18 @@ class Requests(SinkTask):
         reason = ""
         for attempt in range(self._settings["max.retries"] + 1):
             if attempt:
-                logger.warning("%s is tried again: %s", _plain(url), reason)
+                logger.warning("%s: retrying the request: %s", _plain(url), reason)
                 if self._stopping.wait(min(pause_s, MAX_PAUSE_S)):
                     break
                 pause_s *= 2
             try:
-                status, told, later_s = self._ask(url, body, headers)
+                status, data, later_s = self._post(url, body, headers)
             except (OSError, http.client.HTTPException) as error:
                 reason = str(error) or type(error).__name__
                 continue
             if 200 <= status < 300:
                 return None
-            reason = f"{status} {told}".strip()
+            reason = f"{status} {data}".strip()
             if status in REFUSED:
                 return f"{_plain(url)} answers {reason}"
             if status not in AGAIN and status < 500:
@@ -202,32 +202,32 @@ class Requests(SinkTask):
             pause_s = max(pause_s, later_s)
         raise RetriableError(f"{_plain(url)} does not take records: {reason}")
 
-    def _ask(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str, float]:
+    def _post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str, float]:
         """Return the status, the beginning of the response, and the seconds of Retry-After."""
         parts = urllib.parse.urlsplit(url)
         connection = self._connection(parts)
         target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
-        clock = Clock(self._settings["http.timeout"])
+        clock = Deadline(self._settings["http.timeout"])
         clock.watch(connection)
         try:
             connection.request(self._settings["http.method"], target, body, headers)
-            answer = connection.getresponse()
-            told = answer.read(MAX_ANSWER_BYTES)
-            if not answer.isclosed():
+            response = connection.getresponse()
+            data = response.read(MAX_ANSWER_BYTES)
+            if not response.isclosed():
                 connection.close()
         except BaseException as error:
             connection.close()
             if clock.is_over and isinstance(error, OSError | http.client.HTTPException):
-                raise TimeoutError(late(self._settings["http.timeout"])) from None
+                raise TimeoutError(timeout_message(self._settings["http.timeout"])) from None
             raise
         finally:
             clock.stop()
         if clock.is_over:
             connection.close()
-            raise TimeoutError(late(self._settings["http.timeout"]))
-        later = answer.headers.get("Retry-After", "")
-        said = told[:200].decode("utf-8", "replace").strip() or answer.reason
-        return answer.status, said, float(later) if later.isdecimal() else 0.0
+            raise TimeoutError(timeout_message(self._settings["http.timeout"]))
+        later = response.headers.get("Retry-After", "")
+        message = data[:200].decode("utf-8", "replace").strip() or response.reason
+        return response.status, message, float(later) if later.isdecimal() else 0.0
 
     def _connection(self, parts: urllib.parse.SplitResult) -> http.client.HTTPConnection:
         place = (parts.scheme, parts.netloc)
@@ -262,8 +262,8 @@ def _headers(settings: Settings) -> dict[str, str]:
 
 
 def _identity(records: Sequence[Record]) -> str:
-    told = "".join(f"{each.topic}-{each.partition}@{each.offset}\n" for each in records)
-    return hashlib.sha256(told.encode()).hexdigest()[:32]
+    data = "".join(f"{each.topic}-{each.partition}@{each.offset}\n" for each in records)
+    return hashlib.sha256(data.encode()).hexdigest()[:32]
 
 
 def _plain(url: str) -> str:

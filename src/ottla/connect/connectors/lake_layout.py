@@ -74,8 +74,8 @@ class Layout:
             if not self.fields:
                 raise ValueError("FieldPartitioner needs partition.field.name")
         elif kind != "DefaultPartitioner":
-            told = _FORMATS.get(kind) or str(settings["path.format"])
-            self._pattern = JavaDatePattern(_joda(told))
+            data = _FORMATS.get(kind) or str(settings["path.format"])
+            self._pattern = JavaDatePattern(_joda(data))
         try:
             self._zone = zoneinfo.ZoneInfo(settings["timezone"])
         except (zoneinfo.ZoneInfoNotFoundError, ValueError):

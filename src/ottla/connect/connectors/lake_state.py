@@ -63,7 +63,7 @@ class Ready:
 
 
 @dataclass
-class State:
+class LakeState:
     sink: str = ""
     batch: int = -1
     next: int = 0
@@ -99,7 +99,7 @@ class StateFolder:
         self._lake = Path(path)
         self._name = name
         self.folder = self._lake / FOLDER / name
-        self.state = State()
+        self.state = LakeState()
 
     def open(self, sink: str, epoch: int) -> None:
         """Claim the directory for an epoch.
@@ -144,8 +144,8 @@ class StateFolder:
         return not self.folder.exists()
 
     def write(self) -> None:
-        told = {"version": VERSION, **asdict(self.state)}
-        replace_file(self.folder / "state.json", json.dumps(told).encode())
+        data = {"version": VERSION, **asdict(self.state)}
+        replace_file(self.folder / "state.json", json.dumps(data).encode())
 
     def move_ready(self) -> None:
         """Move completed files to their directories; one that no longer exists was moved before."""
@@ -170,20 +170,20 @@ class StateFolder:
             elif path.stat().st_size > known[path.name]:
                 os.truncate(path, known[path.name])
 
-    def _load(self) -> State:
+    def _load(self) -> LakeState:
         try:
-            told: dict[str, Any] = json.loads((self.folder / "state.json").read_bytes())
-            if told.pop("version") != VERSION:
+            data: dict[str, Any] = json.loads((self.folder / "state.json").read_bytes())
+            if data.pop("version") != VERSION:
                 raise ValueError
-            return State(
-                told["sink"],
-                told["batch"],
-                told["next"],
-                [_open_file(each) for each in told["open"]],
-                [Ready(**each) for each in told["ready"]],
+            return LakeState(
+                data["sink"],
+                data["batch"],
+                data["next"],
+                [_open_file(each) for each in data["open"]],
+                [Ready(**each) for each in data["ready"]],
             )
         except FileNotFoundError:
-            return State()
+            return LakeState()
         except (ValueError, KeyError, TypeError):
             raise UserError(
                 f"{self.folder / 'state.json'} is not what a sink wrote: what it has staged cannot "
@@ -191,8 +191,8 @@ class StateFolder:
             ) from None
 
 
-def _open_file(told: dict[str, Any]) -> OpenFile:
-    return OpenFile(**{**told, "staged": [Staged(**each) for each in told["staged"]]})
+def _open_file(data: dict[str, Any]) -> OpenFile:
+    return OpenFile(**{**data, "staged": [Staged(**each) for each in data["staged"]]})
 
 
 def _sync_folder(folder: Path) -> None:

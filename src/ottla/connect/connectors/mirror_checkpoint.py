@@ -156,12 +156,12 @@ class CheckpointTask(SourceTask):
             committed = admin.list_group_offsets(*groups) if groups else {}
         found = []
         for group, offsets in sorted(committed.items()):
-            for tp, told in sorted(offsets.items()):
+            for tp, data in sorted(offsets.items()):
                 syncs = self._syncs.get(tp)
-                downstream = syncs.translate(told.offset) if syncs is not None else None
+                downstream = syncs.translate(data.offset) if syncs is not None else None
                 if downstream is not None:
                     remote = self._naming.remote(tp.topic)
-                    found.append(Checkpoint(group, remote, tp.partition, told.offset, downstream))
+                    found.append(Checkpoint(group, remote, tp.partition, data.offset, downstream))
         return found
 
     def _commit_there(self, checkpoints: Sequence[Checkpoint]) -> None:
@@ -179,7 +179,7 @@ class CheckpointTask(SourceTask):
                 if group in there and there[group].state not in FREE:
                     continue
                 known = admin.list_group_offsets(group)[group] if group in there else {}
-                ahead = _ahead(offsets, {tp: told.offset for tp, told in known.items()})
+                ahead = _ahead(offsets, {tp: data.offset for tp, data in known.items()})
                 if ahead:
                     admin.alter_group_offsets(group, ahead)
 

@@ -74,7 +74,7 @@ class Naming:
         """Return the name of a source topic in the target."""
         return topic if self._is_identity else f"{self.source}{self._separator}{topic}"
 
-    def goes_back(self, topic: str) -> bool:
+    def is_from_target(self, topic: str) -> bool:
         """Return whether a topic was copied from the target."""
         return not self._is_identity and topic.startswith(f"{self.target}{self._separator}")
 

@@ -177,10 +177,10 @@ class MirrorTask(SourceTask):
             wanted = [
                 name
                 for name in admin.list_topics(include_internal=True)
-                if name in self._topics and not self._naming.goes_back(name)
+                if name in self._topics and not self._naming.is_from_target(name)
             ]
             counts = {
-                name: len(told.partitions) for name, told in admin.describe_topics(*wanted).items()
+                name: len(data.partitions) for name, data in admin.describe_topics(*wanted).items()
             }
             configs = self._configs(admin, wanted)
         self._make_remote(counts, configs)

@@ -80,10 +80,10 @@ class ParquetSink(SinkConnector):
         Layout(settings, lambda: 0)
 
     def make_task(self, settings: Settings) -> SinkTask:
-        return Lake(settings)
+        return ParquetSinkTask(settings)
 
 
-class Lake(SinkTask):
+class ParquetSinkTask(SinkTask):
     takes_columns = True
 
     def __init__(self, settings: Settings) -> None:

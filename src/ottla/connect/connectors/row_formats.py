@@ -122,9 +122,9 @@ class CsvReader(RowReader):
     def resume(self, state: Mapping[str, Any]) -> None:
         names = state.get("fields")
         if isinstance(names, list):
-            self._take_names([str(name) for name in names])
+            self._set_names([str(name) for name in names])
 
-    def _take_names(self, names: list[str]) -> None:
+    def _set_names(self, names: list[str]) -> None:
         self._names, self._schema, self._is_header_next = names, _texts(names), False
 
     def read(self, line: bytes) -> Read | None:
@@ -136,7 +136,7 @@ class CsvReader(RowReader):
         except (csv.Error, ValueError) as error:
             raise DataError(f"a row is no CSV: {error}") from None
         if self._is_header_next:
-            self._take_names(self._names or cells)
+            self._set_names(self._names or cells)
             return None
         if len(cells) != len(self._names):
             raise DataError(

@@ -33,12 +33,12 @@ _NOT_FOUND = (
 
 def options_of(settings: Settings) -> dict[str, str]:
     """Return the properties that begin with `option.`, for Spark."""
-    given = {name: value for name, value in settings.items() if name.startswith(OPTION)}
-    return with_prefix(given, OPTION)
+    properties = {name: value for name, value in settings.items() if name.startswith(OPTION)}
+    return with_prefix(properties, OPTION)
 
 
 @contextlib.contextmanager
-def told_plainly(format_: str) -> Iterator[None]:
+def plain_errors(format_: str) -> Iterator[None]:
     """Convert Spark's errors to UserError."""
     try:
         yield

@@ -31,7 +31,7 @@ from ottla.connect.connectors.spark_formats import (
     FILE_FORMATS,
     OPTION,
     options_of,
-    told_plainly,
+    plain_errors,
 )
 from ottla.connect.connectors.spark_functions import function_of
 from ottla.connect.data import (
@@ -86,7 +86,7 @@ class SparkSink(SinkConnector):
         return TableTask(settings)
 
 
-class RowsTask(SinkTask):
+class BufferingTask(SinkTask):
     """Base task that collects a batch and groups its records into tables with common columns."""
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class RowsTask(SinkTask):
         return inferred(good) if schema is None else table_of(schema, good)
 
 
-class FilesTask(RowsTask):
+class FilesTask(BufferingTask):
     """Task that writes files, exactly once."""
 
     takes_columns = True
@@ -188,7 +188,7 @@ class FilesTask(RowsTask):
     def _write(self, table: Any) -> None:
         state, made = self._folder.state, self._folder.folder / f"made-{uuid.uuid4().hex[:8]}"
         settings = self._settings
-        with told_plainly(settings["format"]):
+        with plain_errors(settings["format"]):
             writer = spark_session().createDataFrame(table).write.format(settings["format"])
             writer = writer.options(**options_of(settings))
             if settings["partition.by"]:
@@ -202,7 +202,7 @@ class FilesTask(RowsTask):
         shutil.rmtree(made)
 
 
-class TableTask(RowsTask):
+class TableTask(BufferingTask):
     """Task that appends to any Spark target.
 
     Delta identifies the tables of a batch by number, so a redelivered batch must yield the same
@@ -222,7 +222,7 @@ class TableTask(RowsTask):
         for number, table in enumerate(self.tables()):
             if not table.num_rows:
                 continue
-            with told_plainly(settings["format"]):
+            with plain_errors(settings["format"]):
                 writer = spark_session().createDataFrame(table).write.format(settings["format"])
                 writer = writer.mode("append").options(**options_of(settings))
                 if settings["format"] == "delta":
@@ -251,7 +251,7 @@ class SparkFunctionSink(SinkConnector):
         return FunctionTask(self._function, options_of(settings))
 
 
-class FunctionTask(RowsTask):
+class FunctionTask(BufferingTask):
     def __init__(self, function: Any, options: Mapping[str, str]) -> None:
         super().__init__()
         self._function = function

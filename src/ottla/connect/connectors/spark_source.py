@@ -21,8 +21,8 @@ from ottla.connect.connectors.spark_formats import (
     FILE_FORMATS,
     OPTION,
     options_of,
+    plain_errors,
     sentence,
-    told_plainly,
 )
 from ottla.connect.connectors.spark_functions import function_of
 from ottla.connect.definition import Definition, Settings, key
@@ -57,7 +57,7 @@ class SparkSource(FrameSource):
         options = options_of(self.settings)
         if is_files:
             options.setdefault("maxFilesPerTrigger", MAX_FILES)
-        with told_plainly(format_):
+        with plain_errors(format_):
             reader = spark.readStream.format(format_).options(**options)
             if self.settings["schema"]:
                 reader = reader.schema(self.settings["schema"])

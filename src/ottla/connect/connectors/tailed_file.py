@@ -87,13 +87,13 @@ class TailedFile:
 
     # ------------------------------------------------------------------------------- reading
 
-    def take(self) -> list[bytes]:
+    def read_lines(self) -> list[bytes]:
         """Return the next complete records, without their terminators."""
         if self._file is None and not self._open():
             return []
         assert self._file is not None
-        if self._is_cut():
-            self._say(f"{self._path} was truncated: it is read from its beginning")
+        if self._is_truncated():
+            self._log_once(f"{self._path} was truncated: it is read from its beginning")
             self.close()
             self._known = {}
             return []
@@ -104,7 +104,7 @@ class TailedFile:
             self._skip_late_newline(read)
             lines, self._rest = self._split(self._rest + read[self._late :], self._batch_size)
             if not lines and len(read) < READ_BYTES and self._rest and self._is_at_rest():
-                return self._take_rest()
+                return self._flush_unterminated()
             if not lines and not read:
                 self._at_the_end()
             elif not lines:
@@ -125,7 +125,7 @@ class TailedFile:
             return False
         return time.time() - os.fstat(self._file.fileno()).st_mtime >= self._unterminated_after_s
 
-    def _take_rest(self) -> list[bytes]:
+    def _flush_unterminated(self) -> list[bytes]:
         taken, self._rest = self._rest, b""
         self._position += len(taken)
         self._is_open_ended = True
@@ -144,7 +144,9 @@ class TailedFile:
         if here.st_size > self._position + len(self._rest):
             return
         left = f"; its last {len(self._rest)} bytes end in no newline" if self._rest else ""
-        self._say(f"{self._path} was replaced by another file, which is read from here on{left}")
+        self._log_once(
+            f"{self._path} was replaced by another file, which is read from here on{left}"
+        )
         self.close()
         self._known = {}
 
@@ -155,7 +157,7 @@ class TailedFile:
                 f"{MAX_LINE_BYTES} bytes."
             )
 
-    def _is_cut(self) -> bool:
+    def _is_truncated(self) -> bool:
         assert self._file is not None
         size = os.fstat(self._file.fileno()).st_size
         if size < self._position + len(self._rest):
@@ -169,7 +171,7 @@ class TailedFile:
         except FileNotFoundError:
             if "waiting" not in self._said:
                 self._said.add("waiting")
-                self._say(f"{self._path} is not there yet; the connector waits for it")
+                self._log_once(f"{self._path} is not there yet; the connector waits for it")
             return False
         except OSError as error:
             reason = (error.strerror or "it cannot be opened").lower()
@@ -190,11 +192,13 @@ class TailedFile:
         for path in (self._path, *self._renamed()):
             if self._open_known(path, position):
                 if path != self._path:
-                    self._say(f"{self._path} was renamed to {path}: the rest of that comes first")
+                    self._log_once(
+                        f"{self._path} was renamed to {path}: the rest of that comes first"
+                    )
                 return
         self._known = {}
         if os.path.exists(self._path):
-            self._say(
+            self._log_once(
                 f"{self._path} is not the file that was read before, or was truncated: "
                 "it is read from its beginning"
             )
@@ -253,5 +257,5 @@ class TailedFile:
         self._known = {"position": self._position, "inode": inode, "head": head}
         return {**self._known, "unterminated": True} if self._is_open_ended else dict(self._known)
 
-    def _say(self, text: str) -> None:
+    def _log_once(self, text: str) -> None:
         logger.warning("%s", text)

@@ -25,7 +25,7 @@ Units = frozenset[TaskId]
 
 
 @dataclass(frozen=True)
-class Memory:
+class LeaderState:
     """State that the leader keeps between rebalances.
 
     A new leader has none, and does not wait for departed workers.
@@ -39,39 +39,43 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Shares:
-    given: Mapping[str, Units]
+class Assignments:
+    assigned: Mapping[str, Units]
     """Newly assigned units of each member."""
     revoked: Mapping[str, Units]
     delay_ms: int
     """Delay after which all members rejoin; 0 if they need not."""
-    memory: Memory
+    state: LeaderState
 
 
-def share_out(
-    members: Mapping[str, Units], configured: Units, memory: Memory, now_ms: int, max_delay_ms: int
-) -> Shares:
+def assign(
+    members: Mapping[str, Units],
+    configured: Units,
+    state: LeaderState,
+    now_ms: int,
+    max_delay_ms: int,
+) -> Assignments:
     kept, revoked = _keep(members, configured)
     free = configured - frozenset().union(*kept.values())
-    lost = frozenset(unit for unit in free if memory.placed.get(unit, "") not in ("", *members))
-    newcomers = members.keys() - memory.members
-    due_ms = _due_ms(lost, memory, now_ms, max_delay_ms, has_newcomers=bool(newcomers))
+    lost = frozenset(unit for unit in free if state.placed.get(unit, "") not in ("", *members))
+    newcomers = members.keys() - state.members
+    due_ms = _due_ms(lost, state, now_ms, max_delay_ms, has_newcomers=bool(newcomers))
     withheld = lost if due_ms is not None else frozenset()
-    given: dict[str, set[TaskId]] = {member: set() for member in members}
+    properties: dict[str, set[TaskId]] = {member: set() for member in members}
     for unit in sorted(free - withheld):
-        member = min(sorted(members), key=lambda each: _load(kept[each] | given[each], unit))
-        given[member].add(unit)
+        member = min(sorted(members), key=lambda each: _load(kept[each] | properties[each], unit))
+        properties[member].add(unit)
     if not withheld:
-        for member, units in _surplus(kept, given).items():
+        for member, units in _surplus(kept, properties).items():
             revoked[member] |= units
             kept[member] -= units
-    placed = {unit: member for member in members for unit in kept[member] | given[member]}
-    placed |= {unit: memory.placed[unit] for unit in withheld}
-    return Shares(
-        {member: frozenset(units) for member, units in given.items()},
+    placed = {unit: member for member in members for unit in kept[member] | properties[member]}
+    placed |= {unit: state.placed[unit] for unit in withheld}
+    return Assignments(
+        {member: frozenset(units) for member, units in properties.items()},
         {member: frozenset(units) for member, units in revoked.items()},
         0 if due_ms is None else max(due_ms - now_ms, 1),
-        Memory(placed, frozenset(members), due_ms),
+        LeaderState(placed, frozenset(members), due_ms),
     )
 
 
@@ -89,7 +93,7 @@ def _keep(
 
 
 def _due_ms(
-    lost: Units, memory: Memory, now_ms: int, max_delay_ms: int, *, has_newcomers: bool
+    lost: Units, memory: LeaderState, now_ms: int, max_delay_ms: int, *, has_newcomers: bool
 ) -> int | None:
     if not lost or not max_delay_ms or has_newcomers:
         return None
@@ -107,7 +111,7 @@ def _kind(unit: TaskId) -> bool:
 
 
 def _surplus(
-    kept: Mapping[str, set[TaskId]], given: Mapping[str, set[TaskId]]
+    kept: Mapping[str, set[TaskId]], properties: Mapping[str, set[TaskId]]
 ) -> dict[str, set[TaskId]]:
     """Return the units to revoke so that no two workers differ by more than one."""
     surplus: dict[str, set[TaskId]] = {member: set() for member in kept}
@@ -117,7 +121,7 @@ def _surplus(
             for member, units in kept.items()
         }
         counts = {
-            member: len(own[member]) + sum(_kind(unit) is kind for unit in given[member])
+            member: len(own[member]) + sum(_kind(unit) is kind for unit in properties[member])
             for member in kept
         }
         while counts:

@@ -29,7 +29,13 @@ from ottla.connect.distributed.config_state import (
 from ottla.connect.distributed.config_writer import ConfigWriter
 from ottla.connect.failures import restart_delay_ms
 from ottla.connect.herder import BadRequest, Conflict, Herder
-from ottla.connect.ledger import SINK_TASK, Ledger, SinkPosition, encode, offset_key
+from ottla.connect.offset_storage import (
+    SINK_TASK,
+    SinkPosition,
+    TopicOffsetStorage,
+    encode,
+    offset_key,
+)
 from ottla.connect.offsets import checked, to_json
 from ottla.connect.sink_offsets import alter_group_offsets, group_offsets, reset_group_offsets
 from ottla.connect.sink_task import group_id
@@ -41,20 +47,20 @@ from ottla.connect.worker import MAX_TASKS, task_settings
 from ottla.connect.worker_config import WorkerConfig
 
 
-class Changes(Herder):
+class ConnectorChanges(Herder):
     configs: ConfigState
     is_leader = False
 
     def __init__(self, client: Mapping[str, str], config: WorkerConfig) -> None:
         settings = config.settings
         self.client = dict(client)
-        self.ledger = Ledger(
+        self.offset_storage = TopicOffsetStorage(
             settings["offset.storage.topic"],
             settings["offset.storage.partitions"],
             settings["offset.storage.replication.factor"],
         )
         self._writer = ConfigWriter(client, settings["config.storage.topic"], settings["group.id"])
-        self._troubles: dict[str, tuple[int, float, str]] = {}
+        self._failures: dict[str, tuple[int, float, str]] = {}
         """Connectors whose tasks could not be computed: failures, next attempt, reason."""
 
     @abstractmethod
@@ -63,11 +69,11 @@ class Changes(Herder):
     @abstractmethod
     def forget_states(self, name: str, tasks: int) -> None: ...
 
-    def changes_open(self) -> None:
+    def open_config_writer(self) -> None:
         """Fence the previous leader, when this worker becomes the leader."""
         self._writer.open()
 
-    def changes_close(self) -> None:
+    def close_config_writer(self) -> None:
         self._writer.close()
 
     def directory_of(self, *parts: str) -> Path:
@@ -80,18 +86,18 @@ class Changes(Herder):
     # ------------------------------------------------------------------------ configurations
 
     def put(
-        self, given: Mapping[str, str], state: State | None = None, *, is_new: bool = False
+        self, properties: Mapping[str, str], state: State | None = None, *, is_new: bool = False
     ) -> bool:
-        config, _ = self.check(given)
+        config, _ = self.check(properties)
         name = config.name
         was_there = name in self.configs.connectors
         if was_there and is_new:
             raise Conflict(f"Connector {name} already exists")
         target = self.configs.target(name) if was_there else state or State.RUNNING
-        entries = [connector_entry(name, given)]
+        entries = [connector_entry(name, properties)]
         if not was_there:
             entries.append(target_entry(name, target))
-        self._troubles.pop(name, None)
+        self._failures.pop(name, None)
         self._write(*entries, *self._tasks(config, target))
         return not was_there
 
@@ -103,37 +109,37 @@ class Changes(Herder):
             count = len(task_settings(config))
         except Exception as error:
             # A custom connector may raise anything, for example if its system is unavailable.
-            self._trouble(config.name, sentence(error))
+            self._record_failure(config.name, sentence(error))
             return []
-        self._troubles.pop(config.name, None)
+        self._failures.pop(config.name, None)
         kind = type(config.connector).__name__
         return task_entries(config.name, [{**config.given, "task.class": kind}] * count)
 
-    def _trouble(self, name: str, reason: str) -> None:
-        times = self._troubles.get(name, (0, 0.0, ""))[0] + 1
+    def _record_failure(self, name: str, reason: str) -> None:
+        times = self._failures.get(name, (0, 0.0, ""))[0] + 1
         settings = self.config.settings
         pause_ms = restart_delay_ms(
             times, settings["task.restart.backoff.ms"], settings["task.restart.backoff.max.ms"]
         )
-        self._troubles[name] = times, time.monotonic() + pause_ms / 1000, reason
+        self._failures[name] = times, time.monotonic() + pause_ms / 1000, reason
 
-    def share_into_tasks(self, name: str) -> None:
+    def retry_task_creation(self, name: str) -> None:
         """Compute and write a connector's task configurations, unless a retry is not due yet."""
-        _, again_at, _ = self._troubles.get(name, (0, 0.0, ""))
+        _, again_at, _ = self._failures.get(name, (0, 0.0, ""))
         if time.monotonic() < again_at:
             return
         try:
-            config, _ = self.check(self.given(name))
+            config, _ = self.check(self.config_of(name))
         except Exception as error:
-            self._trouble(name, sentence(error))
+            self._record_failure(name, sentence(error))
             return
         entries = self._tasks(config, self.configs.target(name))
         if entries:
             self._write(*entries)
 
-    def trouble_of(self, name: str) -> Status | None:
+    def failure_of(self, name: str) -> Status | None:
         """Return the status of a connector whose tasks could not be computed."""
-        trouble = self._troubles.get(name)
+        trouble = self._failures.get(name)
         return trouble and Status(State.FAILED, self.config.worker_id, trouble[2])
 
     def delete(self, name: str) -> None:
@@ -143,16 +149,16 @@ class Changes(Herder):
 
     # -------------------------------------------------------------------------------- states
 
-    def bring(self, name: str, state: State) -> None:
-        config, _ = self.check(self.given(name))
+    def set_target_state(self, name: str, state: State) -> None:
+        config, _ = self.check(self.config_of(name))
         was, entries = self.configs.target(name), [target_entry(name, state)]
         if State.STOPPED in (was, state) and was is not state:
             entries += self._tasks(config, state)
         self._write(*entries)
 
     def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
-        self.given(name)
-        self._troubles.pop(name, None)
+        self.config_of(name)
+        self._failures.pop(name, None)
         self._write(restart_entry(name, include_tasks=include_tasks, only_failed=only_failed))
         return self.status(name)
 
@@ -162,15 +168,15 @@ class Changes(Herder):
     # ------------------------------------------------------------------------------- offsets
 
     def offsets(self, name: str) -> list[dict[str, Any]]:
-        config, _ = self.check(self.given(name))
+        config, _ = self.check(self.config_of(name))
         if config.is_source:
-            return to_json(self.ledger.offsets(self._cluster_of(config), name))
+            return to_json(self.offset_storage.offsets(self._cluster_of(config), name))
         return group_offsets(self._admin(config), group_id(config))
 
-    def alter_offsets(self, name: str, told: Any) -> str:
+    def alter_offsets(self, name: str, data: Any) -> str:
         config = self._stopped(name)
         try:
-            offsets = checked(told, config.connector)
+            offsets = checked(data, config.connector)
         except ValueError as error:
             raise BadRequest(str(error)) from None
         self._fence(config)
@@ -186,12 +192,12 @@ class Changes(Herder):
         config = self._stopped(name)
         self._fence(config)
         if config.is_source:
-            known = self.ledger.offsets(self._cluster_of(config), name)
+            known = self.offset_storage.offsets(self._cluster_of(config), name)
             self._write_offsets(config, [(partition, None) for partition, _ in known])
             return RESET
         reset_group_offsets(self._admin(config), group_id(config))
         # Batch numbers continue, because a task may have stored the last one.
-        positions = self.ledger.sink_positions(self._cluster_of(config), name)
+        positions = self.offset_storage.sink_positions(self._cluster_of(config), name)
         self._write_offsets(config, [
             ({SINK_TASK: task}, SinkPosition(each.batch, each.epoch, each.worker).to_json())
             for task, each in positions.items()
@@ -199,7 +205,7 @@ class Changes(Herder):
         return RESET
 
     def _stopped(self, name: str) -> ConnectorConfig:
-        config, _ = self.check(self.given(name))
+        config, _ = self.check(self.config_of(name))
         if self.configs.target(name) is not State.STOPPED:
             raise BadRequest(MUST_BE_STOPPED.format(name=name))
         return config
@@ -233,7 +239,7 @@ class Changes(Herder):
             for partition, offset in offsets:
                 value = None if offset is None else encode(offset)
                 key = offset_key(config.name, partition)
-                producer.send(self.ledger.topic, value, key=key)
+                producer.send(self.offset_storage.topic, value, key=key)
 
     def _admin(self, config: ConnectorConfig) -> dict[str, str]:
         return self.client | config.client("admin")

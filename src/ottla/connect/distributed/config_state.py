@@ -70,60 +70,60 @@ class ConfigState:
         """Apply a record and return the request in it, if any. Malformed records are ignored."""
         kind, name = _split((key or b"").decode("utf-8", "replace"))
         try:
-            told = json.loads(value) if value else None
-            told = told if isinstance(told, dict) else None
+            document = json.loads(value) if value else None
+            document = document if isinstance(document, dict) else None
             if kind == "connector-":
-                self._connector(name, told, offset)
+                self._connector(name, document, offset)
             elif kind == "task-":
-                self._task(name, told)
+                self._task(name, document)
             elif kind == "commit-":
-                self._commit(name, told, offset)
+                self._commit(name, document, offset)
             elif kind == "target-state-":
-                self._target(name, told, offset)
-            elif kind == "restart-connector-" and told is not None:
-                return RestartRequest(name, bool(told.get("include-tasks")),
-                                      bool(told.get("only-failed")))  # fmt: skip
-            elif kind == "logger-cluster-" and told is not None:
-                level = str(told["level"]).upper()
+                self._target(name, document, offset)
+            elif kind == "restart-connector-" and document is not None:
+                return RestartRequest(name, bool(document.get("include-tasks")),
+                                      bool(document.get("only-failed")))  # fmt: skip
+            elif kind == "logger-cluster-" and document is not None:
+                level = str(document["level"]).upper()
                 return LevelRequest(name, level) if level in LEVELS else None
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
         return None
 
-    def _connector(self, name: str, told: dict[str, Any] | None, offset: int) -> None:
-        if told is None:
+    def _connector(self, name: str, document: dict[str, Any] | None, offset: int) -> None:
+        if document is None:
             self.connectors.pop(name, None)
             self.targets.pop(name, None)
             self._pending.pop(name, None)
             return
-        properties = {str(key): str(text) for key, text in told["properties"].items()}
+        properties = {str(key): str(text) for key, text in document["properties"].items()}
         old = self.connectors.get(name)
         if old is None:
             self.connectors[name] = ConnectorEntry(properties, offset)
         else:
             old.properties, old.version = properties, offset
 
-    def _task(self, name: str, told: dict[str, Any] | None) -> None:
+    def _task(self, name: str, document: dict[str, Any] | None) -> None:
         connector, _, number = name.rpartition("-")
-        if told is not None:
-            self._pending.setdefault(connector, {})[int(number)] = dict(told["properties"])
+        if document is not None:
+            self._pending.setdefault(connector, {})[int(number)] = dict(document["properties"])
 
-    def _commit(self, name: str, told: dict[str, Any] | None, offset: int) -> None:
+    def _commit(self, name: str, document: dict[str, Any] | None, offset: int) -> None:
         entry, pending = self.connectors.get(name), self._pending.pop(name, {})
-        if entry is None or told is None:
+        if entry is None or document is None:
             return
-        count = int(told["tasks"])
+        count = int(document["tasks"])
         whole = [pending.get(number, _at(entry.tasks, number)) for number in range(count)]
         tasks = [each for each in whole if each is not None]
         if len(tasks) == count:
             entry.tasks, entry.tasks_version = tasks, offset
 
-    def _target(self, name: str, told: dict[str, Any] | None, offset: int) -> None:
-        if told is None:
+    def _target(self, name: str, document: dict[str, Any] | None, offset: int) -> None:
+        if document is None:
             self.targets.pop(name, None)
             return
         before, entry = self.target(name), self.connectors.get(name)
-        self.targets[name] = _TARGETS[str(told.get("state.v2") or told["state"])]
+        self.targets[name] = _TARGETS[str(document.get("state.v2") or document["state"])]
         if before is State.STOPPED and self.target(name) is not before and entry is not None:
             # A stopped connector has no tasks, so tasks committed earlier are outdated.
             entry.version = offset
@@ -164,8 +164,8 @@ def _split(key: str) -> tuple[str, str]:
 Entry = tuple[str, dict[str, Any] | None]
 
 
-def connector_entry(name: str, given: Mapping[str, str] | None) -> Entry:
-    return f"connector-{name}", None if given is None else {"properties": dict(given)}
+def connector_entry(name: str, properties: Mapping[str, str] | None) -> Entry:
+    return f"connector-{name}", None if properties is None else {"properties": dict(properties)}
 
 
 def task_entries(name: str, tasks: list[dict[str, str]]) -> list[Entry]:

@@ -22,15 +22,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.errors import KafkaError, UserError
-from ottla.connect.distributed.assignor import Memory, share_out
-from ottla.connect.distributed.changes import Changes
+from ottla.connect.distributed.assignor import LeaderState, assign
+from ottla.connect.distributed.changes import ConnectorChanges
 from ottla.connect.distributed.config_state import (
     ConfigState,
     ConnectorEntry,
     LevelRequest,
     RestartRequest,
 )
-from ottla.connect.distributed.member import Member, Membership
+from ottla.connect.distributed.member import WorkerGroupMember, WorkerRebalanceListener
 from ottla.connect.distributed.protocol import CONNECTOR, Assignment, WorkerMetadata
 from ottla.connect.distributed.status_state import StatusState
 from ottla.connect.distributed.status_writer import StatusWriter
@@ -50,7 +50,7 @@ LOOK_EVERY_S = 0.2
 """Interval between iterations of the main loop without an event."""
 
 
-class DistributedHerder(Changes, Membership):
+class DistributedHerder(ConnectorChanges, WorkerRebalanceListener):
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
         self.worker = Worker(config)
@@ -78,20 +78,20 @@ class DistributedHerder(Changes, Membership):
         self._status_writer = StatusWriter(
             config.client("producer"), settings["status.storage.topic"]
         )
-        self._member = Member(config, self)
+        self._member = WorkerGroupMember(config, self)
         self._owned: frozenset[TaskId] = frozenset()
         self._must_rejoin = False
         self._generation = -1
         self._leader_url = ""
-        self._memory = Memory()
+        self._leader_state = LeaderState()
         self._shared_units: frozenset[TaskId] = frozenset()
         """Units that the leader assigned in the last rebalance."""
         self._versions: dict[TaskId, int] = {}
         """Configuration versions that tasks were started with."""
-        self._told: dict[TaskId, Status] = {}
+        self._written_statuses: dict[TaskId, Status] = {}
         self._told_troubles: dict[str, Status] = {}
-        self._told_topics: set[tuple[str, str]] = set()
-        self._stopping, self._something = threading.Event(), threading.Event()
+        self._written_topics: set[tuple[str, str]] = set()
+        self._stopping, self._wakeup = threading.Event(), threading.Event()
 
     # ----------------------------------------------------------------------------- lifecycle
 
@@ -100,7 +100,7 @@ class DistributedHerder(Changes, Membership):
         for notice in self.config.notices():
             logger.warning("%s", notice)
         try:
-            self.ledger.make(self.client)
+            self.offset_storage.create_topic(self.client)
             self._config_log.start()
             self._has_read_configs = True
             self._status_log.start()
@@ -113,24 +113,24 @@ class DistributedHerder(Changes, Membership):
         """Run until `request_stop` is called."""
         logger.info("Kafka Connect distributed worker started: %s", self.config.worker_id)
         while not self._stopping.is_set():
-            self._something.wait(LOOK_EVERY_S)
-            self._something.clear()
+            self._wakeup.wait(LOOK_EVERY_S)
+            self._wakeup.clear()
             try:
-                self._turn()
+                self._reconcile()
             except Exception as error:
                 # An error of one connector must not end the worker; the next iteration retries.
                 logger.error("a turn failed: %s", sentence(error), exc_info=error)
 
     def request_stop(self) -> None:
         self._stopping.set()
-        self._something.set()
+        self._wakeup.set()
 
     def close(self) -> None:
         """Stop all tasks, then leave the group, so that new owners find everything committed."""
         self._stopping.set()
         self.worker.close()
         self._member.close()
-        self.changes_close()
+        self.close_config_writer()
         self._status_writer.close()
         self._config_log.close()
         self._status_log.close()
@@ -141,69 +141,69 @@ class DistributedHerder(Changes, Membership):
         with self._lock:
             return WorkerMetadata(self.url, self._config_log.offset, self._owned)
 
-    def share_out(
+    def compute_assignments(
         self, leader: str, members: Mapping[str, WorkerMetadata]
     ) -> Mapping[str, Assignment]:
         if max(each.config_offset for each in members.values()) > self._config_log.offset:
             self._config_log.read_to_end()
         with self._lock:
             units = self.configs.units()
-            shares = share_out(
+            shares = assign(
                 {member: each.owned for member, each in members.items()},
                 units,
-                self._memory,
+                self._leader_state,
                 int(time.monotonic() * 1000),
                 self.config.settings["scheduled.rebalance.max.delay.ms"],
             )
-            self._memory, self._shared_units = shares.memory, units
+            self._leader_state, self._shared_units = shares.state, units
             offset = self._config_log.offset
         return {
             member: Assignment(
                 leader,
                 members[leader].url,
                 offset,
-                shares.given[member],
+                shares.assigned[member],
                 shares.revoked[member],
                 shares.delay_ms,
             )
             for member in members
         }
 
-    def assigned(self, assignment: Assignment, *, generation: int, is_leader: bool) -> None:
+    def on_assigned(self, assignment: Assignment, *, generation: int, is_leader: bool) -> None:
         with self._lock:
             self._generation, self.is_leader = generation, is_leader
             self._leader_url = assignment.leader_url
             self._owned = (self._owned | assignment.assigned) - assignment.revoked
             self._must_rejoin = self._must_rejoin or bool(assignment.revoked)
             if not is_leader:
-                self._memory = Memory()
+                self._leader_state = LeaderState()
             logger.info(
-                "generation %d, leader %s: %d new, %d given back, %d in all",
+                "generation %d, leader %s: %d assigned, %d revoked, %d in total",
                 generation, assignment.leader_url, len(assignment.assigned),
                 len(assignment.revoked), len(self._owned),
             )  # fmt: skip
-        self._something.set()
+        self._wakeup.set()
 
-    def lost(self) -> None:
+    def on_lost(self) -> None:
         with self._lock:
             self._owned, self._generation = frozenset(), -1
             self._leader_url, self.is_leader = "", False
-            self._told.clear()
-        self._something.set()
+            self._written_statuses.clear()
+        self._wakeup.set()
 
     # ------------------------------------------------------------------------ main loop
 
     def _on_config(self, record: Any) -> None:
         with self._lock:
-            asked = self.configs.apply(record.key, record.value, record.offset)
-            if isinstance(asked, RestartRequest) and self._generation >= 0:
-                self._restarts.append(asked)
-        if isinstance(asked, LevelRequest) and self._has_read_configs:
+            request = self.configs.apply(record.key, record.value, record.offset)
+            if isinstance(request, RestartRequest) and self._generation >= 0:
+                self._restarts.append(request)
+        if isinstance(request, LevelRequest) and self._has_read_configs:
             # Requests from before this worker started are ignored, as in Kafka.
-            set_level(asked.logger, asked.level)
-        self._something.set()
+            set_level(request.logger, request.level)
+        self._wakeup.set()
 
-    def _turn(self) -> None:
+    def _reconcile(self) -> None:
         wanted = self._wanted()
         running = self.worker.running()
         ending = [id for id in running if self._versions.get(id) != wanted.get(id)]
@@ -216,12 +216,12 @@ class DistributedHerder(Changes, Membership):
         for id, version in sorted(wanted.items()):
             if self.worker.task(id) is None:
                 self._start(id, version)
-        self._tell_states()
+        self._write_statuses()
         if self.is_leader:
-            self.changes_open()
-            self._lead()
+            self.open_config_writer()
+            self._reconcile_as_leader()
         else:
-            self.changes_close()
+            self.close_config_writer()
 
     def _wanted(self) -> dict[TaskId, int]:
         """Return the tasks that should run here, with the versions of their configurations."""
@@ -240,24 +240,24 @@ class DistributedHerder(Changes, Membership):
             entry = self.configs.connectors.get(id.connector)
             if entry is None or entry.tasks_version != version:
                 return
-            given = dict(entry.tasks[id.task])
+            properties = dict(entry.tasks[id.task])
         self._versions[id] = version
         try:
-            context = self._context(id, given)
+            context = self._context(id, properties)
         except Exception as error:
             # The connector raised an error, or this worker lacks its class.
             logger.error("task %s cannot be started here: %s", id, sentence(error))
-            self._tell(id, Status(State.FAILED, self.config.worker_id, sentence(error)))
+            self._write_status(id, Status(State.FAILED, self.config.worker_id, sentence(error)))
             return
         self.worker.start_task(
             context,
             may_start=lambda: self._member.is_alive and id in self._owned,
-            on_state=lambda *_: self._something.set(),
+            on_state=lambda *_: self._wakeup.set(),
         )
 
-    def _context(self, id: TaskId, given: dict[str, str]) -> TaskContext:
-        given.pop("task.class", None)
-        config, _ = self.check(given)
+    def _context(self, id: TaskId, properties: dict[str, str]) -> TaskContext:
+        properties.pop("task.class", None)
+        config, _ = self.check(properties)
         settings = task_settings(config)
         if id.task >= len(settings):
             raise UserError(f"Connector {id.connector} has {len(settings)} tasks by now.")
@@ -267,7 +267,7 @@ class DistributedHerder(Changes, Membership):
             config,
             settings[id.task],
             self.config,
-            self.ledger,
+            self.offset_storage,
             id.connector,
             f"{group}-{id.connector}-{id.task}",
             self.directory_of(state_dir, group, safe_name(id.connector)) / str(id.task),
@@ -278,8 +278,8 @@ class DistributedHerder(Changes, Membership):
 
     def _serve_restarts(self) -> None:
         with self._lock:
-            asked, self._restarts = self._restarts, []
-        for each in asked:
+            request, self._restarts = self._restarts, []
+        for each in request:
             for id in self.worker.running():
                 thread = self.worker.task(id)
                 if id.connector != each.connector or thread is None:
@@ -291,12 +291,12 @@ class DistributedHerder(Changes, Membership):
 
     # ---------------------------------------------------------------------------- leadership
 
-    def _lead(self) -> None:
+    def _reconcile_as_leader(self) -> None:
         with self._lock:
             lacking = [name for name in self.configs.connectors if self.configs.lacks_tasks(name)]
         for name in lacking:
-            self.share_into_tasks(name)
-            trouble = self.trouble_of(name)
+            self.retry_task_creation(name)
+            trouble = self.failure_of(name)
             if trouble is not None and self._told_troubles.get(name) != trouble:
                 self._told_troubles[name] = trouble
                 self._status_writer.status(TaskId(name, CONNECTOR), trouble, self._generation)
@@ -307,7 +307,7 @@ class DistributedHerder(Changes, Membership):
 
     # -------------------------------------------------------------------------------- states
 
-    def _tell_states(self) -> None:
+    def _write_statuses(self) -> None:
         """Write the changed statuses of units that are assigned to this worker."""
         if not self._member.is_alive:
             return
@@ -316,9 +316,9 @@ class DistributedHerder(Changes, Membership):
         for id in owned:
             status = self._status_of(id)
             if status is not None:
-                self._tell(id, status)
-        for id in [each for each in self._told if each not in self._owned]:
-            del self._told[id]
+                self._write_status(id, status)
+        for id in [each for each in self._written_statuses if each not in self._owned]:
+            del self._written_statuses[id]
 
     def _status_of(self, id: TaskId) -> Status | None:
         with self._lock:
@@ -336,9 +336,9 @@ class DistributedHerder(Changes, Membership):
             return None
         return Status(thread.state, self.config.worker_id, thread.trace)
 
-    def _tell(self, id: TaskId, status: Status) -> None:
-        if self._told.get(id) != status:
-            self._told[id] = status
+    def _write_status(self, id: TaskId, status: Status) -> None:
+        if self._written_statuses.get(id) != status:
+            self._written_statuses[id] = status
             self._status_writer.status(id, status, self._generation)
 
     def forget_states(self, name: str, tasks: int) -> None:
@@ -348,14 +348,14 @@ class DistributedHerder(Changes, Membership):
     def _topic_used(self, topic: str, id: TaskId) -> None:
         if topic not in self.states.topics.get(id.connector, ()):
             known = (topic, id.connector)
-            if known not in self._told_topics:
-                self._told_topics.add(known)
+            if known not in self._written_topics:
+                self._written_topics.add(known)
                 self._status_writer.topic(topic, id)
 
     def forget_topics(self, name: str) -> None:
-        self.given(name)
+        self.config_of(name)
         for topic in self.topics(name):
-            self._told_topics.discard((topic, name))
+            self._written_topics.discard((topic, name))
             self._status_writer.forget_topic(topic, name)
 
     # ------------------------------------------------------------------------------- queries
@@ -364,21 +364,21 @@ class DistributedHerder(Changes, Membership):
     def url(self) -> str:
         return f"http://{self.config.worker_id}/"
 
-    def leader_place(self) -> str | None:
+    def leader_url(self) -> str | None:
         with self._lock:
             return None if self.is_leader and self._member.is_alive else self._leader_url_now()
 
     def _leader_url_now(self) -> str:
         return "" if self._leader_url == self.url else self._leader_url
 
-    def place_of(self, method: str, path: str) -> str | None:
+    def url_for(self, method: str, path: str) -> str | None:
         """Return the URL of the responsible worker: the task's for a restart, else the leader's."""
         parts = path.strip("/").split("/")
         if len(parts) == 5 and parts[2] == "tasks" and parts[4] == "restart":
-            return self._place_of_task(parts[1], parts[3])
-        return self.leader_place()
+            return self._task_url(parts[1], parts[3])
+        return self.leader_url()
 
-    def _place_of_task(self, name: str, task: str) -> str | None:
+    def _task_url(self, name: str, task: str) -> str | None:
         if not task.isdecimal():
             return None
         worker_id = self.states.of(TaskId(name, int(task))).worker_id
@@ -401,7 +401,7 @@ class DistributedHerder(Changes, Membership):
         with self._lock:
             return sorted(self.configs.connectors)
 
-    def given(self, name: str) -> dict[str, str]:
+    def config_of(self, name: str) -> dict[str, str]:
         with self._lock:
             return dict(self.entry(name).properties)
 
@@ -420,11 +420,11 @@ class DistributedHerder(Changes, Membership):
         return ConnectorStatus(own, tasks)
 
     def topics(self, name: str) -> list[str]:
-        self.given(name)
+        self.config_of(name)
         return sorted(self.states.topics.get(name, ()))
 
     def restart_task(self, name: str, task: int) -> None:
         """Stop the task here; the next iteration of the main loop starts it again."""
-        self.given(name)
+        self.config_of(name)
         self.worker.stop_tasks([TaskId(name, task)])
-        self._something.set()
+        self._wakeup.set()

@@ -47,7 +47,7 @@ CLOSE_TIMEOUT_S = 15.0
 _GONE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
 
 
-class Membership(ABC):
+class WorkerRebalanceListener(ABC):
     """Callbacks from the member to the worker, called on the member's own threads."""
 
     @abstractmethod
@@ -55,24 +55,24 @@ class Membership(ABC):
         """Return the units that this worker owns, and the config offset that it has read up to."""
 
     @abstractmethod
-    def share_out(
+    def compute_assignments(
         self, leader: str, members: Mapping[str, WorkerMetadata]
     ) -> Mapping[str, Assignment]:
         """Compute the assignment of all members, as the leader."""
 
     @abstractmethod
-    def assigned(self, assignment: Assignment, *, generation: int, is_leader: bool) -> None: ...
+    def on_assigned(self, assignment: Assignment, *, generation: int, is_leader: bool) -> None: ...
 
     @abstractmethod
-    def lost(self) -> None: ...
+    def on_lost(self) -> None: ...
 
 
-class _Unknown(Exception):
+class _UnknownMember(Exception):
     """The group does not know this member."""
 
 
-class Member:
-    def __init__(self, config: WorkerConfig, membership: Membership) -> None:
+class WorkerGroupMember:
+    def __init__(self, config: WorkerConfig, membership: WorkerRebalanceListener) -> None:
         settings = config.settings
         self._group_id: str = settings["group.id"]
         self._session_ms: int = settings["session.timeout.ms"]
@@ -113,7 +113,7 @@ class Member:
 
     async def _start(self) -> None:
         await self._cluster.start()
-        self._task = asyncio.create_task(self._live())
+        self._task = asyncio.create_task(self._run())
 
     async def _close(self) -> None:
         if self._task is not None:
@@ -125,17 +125,17 @@ class Member:
                 await self._group.leave(self._member_id, reason, timeout_ms=LEAVE_TIMEOUT_MS)
         await self._cluster.close()
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         backoff = Backoff(100, 2_000)
         while True:
             try:
-                delay_ms = await self._round()
+                delay_ms = await self._join_and_stay()
                 backoff.reset()
                 await self._stay(delay_ms)
-            except _Unknown:
+            except _UnknownMember:
                 logger.warning("group %s does not know this worker any more", self._group_id)
                 self._member_id, self._generation = "", -1
-                await asyncio.to_thread(self._membership.lost)
+                await asyncio.to_thread(self._membership.on_lost)
             except (ConnectionLost, KafkaTimeout) as error:
                 logger.info("group %s: %s", self._group_id, error)
                 await asyncio.sleep(backoff.next_s())
@@ -149,7 +149,7 @@ class Member:
                 logger.exception("group %s", self._group_id)
                 await asyncio.sleep(backoff.next_s())
 
-    async def _round(self) -> int:
+    async def _join_and_stay(self) -> int:
         """Join and sync; return the delay that the leader requests."""
         self._rejoin.clear()
         joined = await self._join()
@@ -160,7 +160,9 @@ class Member:
             members = {
                 each.member_id: decode_metadata(each.metadata or b"") for each in joined.members
             }
-            shares = await asyncio.to_thread(self._membership.share_out, joined.member_id, members)
+            shares = await asyncio.to_thread(
+                self._membership.compute_assignments, joined.member_id, members
+            )
             assignments = [
                 {"member_id": member, "assignment": encode_assignment(each, version)}
                 for member, each in shares.items()
@@ -172,12 +174,12 @@ class Member:
             "protocol_name": joined.protocol_name,
             "assignments": assignments,
         }
-        answer = await self._group.sync(body, timeout_ms=self._rebalance_ms + JOIN_SLACK_MS)
-        self._check(answer.error_code)
+        response = await self._group.sync(body, timeout_ms=self._rebalance_ms + JOIN_SLACK_MS)
+        self._check(response.error_code)
         self._heard_at = time.monotonic()
-        assignment = decode_assignment(answer.assignment) if answer.assignment else Assignment()
+        assignment = decode_assignment(response.assignment) if response.assignment else Assignment()
         await asyncio.to_thread(
-            self._membership.assigned,
+            self._membership.on_assigned,
             assignment,
             generation=self._generation,
             is_leader=is_leader,
@@ -186,25 +188,25 @@ class Member:
 
     async def _join(self) -> Any:
         while True:
-            told = await asyncio.to_thread(self._membership.metadata)
+            data = await asyncio.to_thread(self._membership.metadata)
             body = {
                 "session_timeout_ms": self._session_ms,
                 "rebalance_timeout_ms": self._rebalance_ms,
                 "member_id": self._member_id,
                 "protocol_type": PROTOCOL_TYPE,
                 "protocols": [
-                    {"name": name, "metadata": encode_metadata(told, version)}
+                    {"name": name, "metadata": encode_metadata(data, version)}
                     for name, version in VERSIONS.items()
                 ],
             }
-            answer = await self._group.join(body, timeout_ms=self._rebalance_ms + JOIN_SLACK_MS)
-            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-                self._member_id = answer.member_id
+            response = await self._group.join(body, timeout_ms=self._rebalance_ms + JOIN_SLACK_MS)
+            if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self._member_id = response.member_id
                 continue
-            self._check(answer.error_code)
-            self._member_id, self._generation = answer.member_id, answer.generation_id
+            self._check(response.error_code)
+            self._member_id, self._generation = response.member_id, response.generation_id
             self._heard_at = time.monotonic()
-            return answer
+            return response
 
     async def _stay(self, delay_ms: int) -> None:
         """Send heartbeats until it is time to rejoin."""
@@ -225,17 +227,17 @@ class Member:
     async def _heartbeat(self) -> bool:
         """Send a heartbeat; return False if the group is rebalancing."""
         try:
-            answer = await self._group.heartbeat(
+            response = await self._group.heartbeat(
                 self._member_id, self._generation, timeout_ms=self._session_ms
             )
         except (ConnectionLost, KafkaTimeout) as error:
             logger.info("a heartbeat failed: %s", error)
             return True
-        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+        if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._heard_at = time.monotonic()
             return False
         try:
-            self._check(answer.error_code)
+            self._check(response.error_code)
         except KafkaError as error:
             if not error.retriable:
                 raise
@@ -248,7 +250,7 @@ class Member:
         if not code:
             return
         if code in _GONE:
-            raise _Unknown
+            raise _UnknownMember
         if code in LOST_COORDINATOR:
             self._group.forget_coordinator()
         raise error_for(code)

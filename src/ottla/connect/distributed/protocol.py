@@ -45,12 +45,14 @@ class WorkerMetadata:
     owned: frozenset[TaskId] = field(default_factory=frozenset)
 
 
-def encode_metadata(told: WorkerMetadata, version: int) -> bytes:
-    allocation = encode_assignment(Assignment(assigned=told.owned), version) if told.owned else None
+def encode_metadata(document: WorkerMetadata, version: int) -> bytes:
+    allocation = (
+        encode_assignment(Assignment(assigned=document.owned), version) if document.owned else None
+    )
     return (
         struct.pack(">h", version)
-        + _string(told.url)
-        + struct.pack(">q", told.config_offset)
+        + _string(document.url)
+        + struct.pack(">q", document.config_offset)
         + _bytes(allocation)
     )
 
@@ -65,15 +67,15 @@ def decode_metadata(data: bytes) -> WorkerMetadata:
     return WorkerMetadata(url, offset, owned)
 
 
-def encode_assignment(told: Assignment, version: int) -> bytes:
+def encode_assignment(document: Assignment, version: int) -> bytes:
     return (
-        struct.pack(">hh", version, told.error)
-        + _string(told.leader)
-        + _string(told.leader_url)
-        + struct.pack(">q", told.config_offset)
-        + _connectors(told.assigned)
-        + _connectors(told.revoked)
-        + struct.pack(">i", told.delay_ms)
+        struct.pack(">hh", version, document.error)
+        + _string(document.leader)
+        + _string(document.leader_url)
+        + struct.pack(">q", document.config_offset)
+        + _connectors(document.assigned)
+        + _connectors(document.revoked)
+        + struct.pack(">i", document.delay_ms)
     )
 
 
@@ -132,11 +134,11 @@ class _Reader:
         return self._number(">q", 8)
 
     def string(self) -> str:
-        return self._take(self.int16()).decode()
+        return self._read(self.int16()).decode()
 
     def data(self) -> bytes | None:
         length = self.int32()
-        return None if length < 0 else self._take(length)
+        return None if length < 0 else self._read(length)
 
     def connectors(self) -> frozenset[TaskId]:
         found = set()
@@ -152,10 +154,10 @@ class _Reader:
         return max(found, 0)
 
     def _number(self, form: str, size: int) -> int:
-        found: int = struct.unpack(form, self._take(size))[0]
+        found: int = struct.unpack(form, self._read(size))[0]
         return found
 
-    def _take(self, size: int) -> bytes:
+    def _read(self, size: int) -> bytes:
         if size < 0 or self._at + size > len(self._data):
             raise ValueError("a worker's metadata ends too soon")
         found = self._data[self._at : self._at + size]

@@ -35,18 +35,18 @@ class StatusState:
         """Apply a record. Malformed records are ignored."""
         name = (key or b"").decode("utf-8", "replace")
         try:
-            told = json.loads(value) if value else None
+            document = json.loads(value) if value else None
             if name.startswith(TOPIC_PREFIX):
-                self._topic(name.removeprefix(TOPIC_PREFIX), is_there=told is not None)
+                self._topic(name.removeprefix(TOPIC_PREFIX), is_there=document is not None)
                 return
             id = _id(name)
             if id is None:
                 return
-            if told is None:
+            if document is None:
                 self.states.pop(id, None)
                 return
-            trace = told.get("trace")
-            self.states[id] = Status(State(told["state"]), str(told["worker_id"]), trace)
+            trace = document.get("trace")
+            self.states[id] = Status(State(document["state"]), str(document["worker_id"]), trace)
         except (ValueError, KeyError, TypeError, AttributeError):
             return
 
@@ -78,13 +78,13 @@ def status_key(id: TaskId) -> bytes:
 
 
 def status_value(status: Status, generation: int) -> bytes:
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "state": status.state.value,
         "trace": status.trace,
         "worker_id": status.worker_id,
         "generation": generation,
     }
-    return json.dumps(told).encode()
+    return json.dumps(document).encode()
 
 
 def topic_key(topic: str, connector: str) -> bytes:
@@ -92,5 +92,10 @@ def topic_key(topic: str, connector: str) -> bytes:
 
 
 def topic_value(topic: str, id: TaskId, now_ms: int) -> bytes:
-    told = {"name": topic, "connector": id.connector, "task": id.task, "discoverTimestamp": now_ms}
-    return json.dumps({"topic": told}).encode()
+    document = {
+        "name": topic,
+        "connector": id.connector,
+        "task": id.task,
+        "discoverTimestamp": now_ms,
+    }
+    return json.dumps({"topic": document}).encode()

@@ -26,7 +26,7 @@ from ottla.core.controller.placement import Stripe, assign_replicas, check_manua
 
 
 @dataclass(frozen=True, slots=True)
-class MorePartitions:
+class PartitionIncrease:
     """A topic and the total number of partitions it should have."""
 
     name: str
@@ -46,7 +46,7 @@ class PartitionsDecision:
 
 
 def decide_create_partitions(
-    view: ClusterView, requested: Sequence[MorePartitions]
+    view: ClusterView, requested: Sequence[PartitionIncrease]
 ) -> list[PartitionsDecision]:
     """Validate a CreatePartitions request and place the new partitions.
 
@@ -58,49 +58,49 @@ def decide_create_partitions(
         One decision per topic, with either the states of the added partitions or an error.
     """
     counts = Counter(more.name for more in requested)
-    excessive = _added_in_sum(view, requested) > MAX_PARTITIONS_PER_REQUEST
+    excessive = _total_added(view, requested) > MAX_PARTITIONS_PER_REQUEST
     decisions = []
-    for more in {more.name: more for more in requested}.values():
+    for increase in {more.name: more for more in requested}.values():
         try:
-            if counts[more.name] > 1:
+            if counts[increase.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             if excessive:
                 raise too_many_partitions()
-            topic, added = _decide_topic(view, more)
+            topic, added = _decide_topic(view, increase)
         except KafkaError as error:
-            decisions.append(PartitionsDecision(more.name, error=error))
+            decisions.append(PartitionsDecision(increase.name, error=error))
         else:
-            decisions.append(PartitionsDecision(more.name, topic, added))
+            decisions.append(PartitionsDecision(increase.name, topic, added))
     return decisions
 
 
-def _added_in_sum(view: ClusterView, requested: Sequence[MorePartitions]) -> int:
+def _total_added(view: ClusterView, requested: Sequence[PartitionIncrease]) -> int:
     return sum(
-        max(0, more.count - len(view.topics[more.name].partitions))
-        for more in requested
-        if more.name in view.topics
+        max(0, increase.count - len(view.topics[increase.name].partitions))
+        for increase in requested
+        if increase.name in view.topics
     )
 
 
 def _decide_topic(
-    view: ClusterView, more: MorePartitions
+    view: ClusterView, increase: PartitionIncrease
 ) -> tuple[TopicImage, Sequence[PartitionState]]:
-    topic = view.topics.get(more.name)
+    topic = view.topics.get(increase.name)
     if topic is None:
         raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{more.name}' does not exist."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{increase.name}' does not exist."
         )
     present = len(topic.partitions)
-    if more.count <= present:
+    if increase.count <= present:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic '{more.name}' has {present} partition(s); {more.count} would not be an "
+            f"Topic '{increase.name}' has {present} partition(s); {increase.count} would not be an "
             f"increase.",
         )
-    if more.assignments is None:
-        assignment = _placed(view, topic, more.count)
+    if increase.assignments is None:
+        assignment = _placed(view, topic, increase.count)
     else:
-        assignment = _assigned(view, topic, more.count, more.assignments)
+        assignment = _assigned(view, topic, increase.count, increase.assignments)
     return topic, [new_partition(replicas, view.brokers) for replicas in assignment]
 
 

@@ -88,7 +88,7 @@ def decide_create_topics(
         One decision per topic name in the request.
     """
     counts = Counter(new.name for new in requested)
-    excessive = _partitions_asked_for(requested, inputs.config) > MAX_PARTITIONS_PER_REQUEST
+    excessive = _requested_partitions(requested, inputs.config) > MAX_PARTITIONS_PER_REQUEST
     taken: dict[str, str] = {}
     decisions = []
     for new in {new.name: new for new in requested}.values():
@@ -113,7 +113,7 @@ def too_many_partitions() -> KafkaError:
     )
 
 
-def _partitions_asked_for(requested: Sequence[NewTopic], config: BrokerConfig) -> int:
+def _requested_partitions(requested: Sequence[NewTopic], config: BrokerConfig) -> int:
     return sum(
         len(new.assignments) or _or_default(new.num_partitions, config.num_partitions)
         for new in requested

@@ -93,11 +93,11 @@ def decide_broker_returned(
         LeadershipChange(topic, index, _led_by_sole_member(state, broker))
         for topic in topics
         for index, state in enumerate(topic.partitions)
-        if state.isr == (broker.id,) and not _leads_on_after_restart(state, brokers)
+        if state.isr == (broker.id,) and not _keeps_leader_after_restart(state, brokers)
     ]
 
 
-def _leads_on_after_restart(state: PartitionState, brokers: Brokers) -> bool:
+def _keeps_leader_after_restart(state: PartitionState, brokers: Brokers) -> bool:
     # A sole broker keeps its leader epoch across a clean restart.
     leader = state.leader
     return leader in state.isr and brokers.has_returned(leader, incarnation_in_isr(state, leader))
@@ -146,7 +146,7 @@ def elect(
         brokers: The brokers' status.
         unclean: Whether an unclean election is allowed. Called only if no member is eligible.
     """
-    if _leads_on(state, brokers):
+    if _keeps_leader(state, brokers):
         return _without_dead(state, brokers)
     eligible = [
         replica
@@ -157,13 +157,13 @@ def elect(
     if eligible:
         leader = next((each for each in eligible if each not in brokers.draining), None)
         if leader is not None:
-            return _led(state, leader, eligible, brokers)
-        if state.leader in eligible and _carries_present(state, brokers, state.leader):
+            return _with_leader(state, leader, eligible, brokers)
+        if state.leader in eligible and _isr_has_current_incarnation(state, brokers, state.leader):
             return None  # every member is shutting down: a new leader would soon be gone, too
-        return _led(state, eligible[0], eligible, brokers)
+        return _with_leader(state, eligible[0], eligible, brokers)
     last_resort = _last_resort(state, brokers, unclean)
     if last_resort is not None:
-        return _led(state, last_resort, [last_resort], brokers)
+        return _with_leader(state, last_resort, [last_resort], brokers)
     if state.leader == NO_LEADER:
         return None
     return state._replace(leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
@@ -176,7 +176,7 @@ def prefer_leader(state: PartitionState, brokers: Brokers) -> PartitionState | N
         return None
     if not brokers.has_returned(preferred, incarnation_in_isr(state, preferred)):
         return None
-    return _led(state, preferred, _eligible(state, brokers), brokers)
+    return _with_leader(state, preferred, _eligible(state, brokers), brokers)
 
 
 def incarnation_in_isr(state: PartitionState, broker: int) -> int:
@@ -193,11 +193,11 @@ def _eligible(state: PartitionState, brokers: Brokers) -> list[int]:
     ]
 
 
-def _leads_on(state: PartitionState, brokers: Brokers) -> bool:
+def _keeps_leader(state: PartitionState, brokers: Brokers) -> bool:
     leader = state.leader
     if leader not in brokers.leasing or leader in brokers.draining:
         return False
-    return _carries_present(state, brokers, leader)
+    return _isr_has_current_incarnation(state, brokers, leader)
 
 
 def _without_dead(state: PartitionState, brokers: Brokers) -> PartitionState | None:
@@ -214,7 +214,7 @@ def _without_dead(state: PartitionState, brokers: Brokers) -> PartitionState | N
     )
 
 
-def _carries_present(state: PartitionState, brokers: Brokers, leader: int) -> bool:
+def _isr_has_current_incarnation(state: PartitionState, brokers: Brokers, leader: int) -> bool:
     """Return whether the ISR lists the broker's current incarnation: only then may it lead."""
     if leader not in state.isr:
         return False
@@ -233,7 +233,7 @@ def _last_resort(
     return None
 
 
-def _led(
+def _with_leader(
     state: PartitionState, leader: int, isr: Sequence[int], brokers: Brokers
 ) -> PartitionState:
     return state._replace(

@@ -21,12 +21,12 @@ def validate_topic_name(name: str) -> None:
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION if it is not.
     """
-    reason = illegal_because(name)
+    reason = topic_name_error(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
 
-def illegal_because(name: str) -> str | None:
+def topic_name_error(name: str) -> str | None:
     """Return the reason why a topic name is illegal, or None if it is legal."""
     if not name:
         return "Topic name is illegal, it must not be empty."

@@ -17,7 +17,7 @@ State transitions
 
     Dead groups are not kept: Dead is the state reported for groups that do not exist.
 
-Hard state is in the log and is changed only by `adopt`: the generation, protocol, leader, members
+Hard state is in the log and is changed only by `restore`: the generation, protocol, leader, members
 and assignments of the last Stable or Empty state. Soft state is lost in a crash, after which
 members rejoin: a rebalance in progress, delayed requests, and member ids that were issued but not
 used yet.
@@ -38,7 +38,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.core.coordinator import Token
 from ottla.core.group.embedded_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from ottla.core.group.events import Protocols
-from ottla.core.group.member import Member
+from ottla.core.group.member import ClassicMember
 from ottla.core.group.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
 
 
@@ -92,7 +92,7 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
         self.pending_joins: set[str] = set()
         """Member ids that were issued but with which no client has joined yet (KIP-394)."""
@@ -152,7 +152,7 @@ class ClassicGroup:
             self.votes.get(name, 0) == size for name, _ in protocols
         )
 
-    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+    def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """Return the member with the given ids.
 
         Raises:
@@ -183,7 +183,7 @@ class ClassicGroup:
 
     # ------------------------------------------------------------------------------- members
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         assert member.member_id not in self.members
         self.members[member.member_id] = member
         self.pending_joins.discard(member.member_id)
@@ -193,7 +193,7 @@ class ClassicGroup:
             self.leader_id = member.member_id
         self._count_votes(member.protocols, 1)
 
-    def remove(self, member_id: str) -> Member | None:
+    def remove(self, member_id: str) -> ClassicMember | None:
         """Remove a member. The caller must answer its delayed requests."""
         self.pending_joins.discard(member_id)
         self.pending_syncs.pop(member_id, None)
@@ -211,7 +211,7 @@ class ClassicGroup:
 
     def update(
         self,
-        member: Member,
+        member: ClassicMember,
         protocols: Protocols,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
@@ -222,7 +222,7 @@ class ClassicGroup:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def rename(self, member: Member, member_id: str) -> None:
+    def rename(self, member: ClassicMember, member_id: str) -> None:
         """Change the id of a static member, which keeps its position."""
         old_id = member.member_id
         member.member_id = member_id
@@ -235,16 +235,16 @@ class ClassicGroup:
             del self.pending_syncs[old_id]
             self.pending_syncs[member_id] = None
 
-    def park_join(self, member: Member, token: Token | None) -> Token | None:
+    def delay_join(self, member: ClassicMember, token: Token | None) -> Token | None:
         """Delay a JoinGroup until the rebalance is complete; return the one it replaces."""
         old, member.join_token = member.join_token, token
         self.awaiting_joins += (token is not None) - (old is not None)
         return old
 
-    def take_join(self, member: Member) -> Token | None:
-        return self.park_join(member, None)
+    def pop_join(self, member: ClassicMember) -> Token | None:
+        return self.delay_join(member, None)
 
-    def take_sync(self, member: Member) -> Token | None:
+    def pop_sync(self, member: ClassicMember) -> Token | None:
         token, member.sync_token = member.sync_token, None
         return token
 
@@ -312,7 +312,7 @@ class ClassicGroup:
             members,
         )
 
-    def adopt(self, value: GroupMetadata) -> None:
+    def restore(self, value: GroupMetadata) -> None:
         """Apply a record. Members that exist already keep the fields that records do not have."""
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
@@ -321,7 +321,9 @@ class ClassicGroup:
         self.static_members, self.votes = {}, {}
         self.leader_id = None
         for recorded in value.members:
-            member = known.get(recorded.member_id) or Member.recorded(recorded, value.protocol_name)
+            member = known.get(recorded.member_id) or ClassicMember.recorded(
+                recorded, value.protocol_name
+            )
             member.assignment = recorded.assignment
             self.add(member)
         if value.leader_id in self.members:
@@ -348,6 +350,6 @@ class ClassicGroup:
             return None
 
 
-def _topics_of(members: Iterable[Member], protocol_name: str) -> Iterable[str]:
+def _topics_of(members: Iterable[ClassicMember], protocol_name: str) -> Iterable[str]:
     for member in members:
         yield from subscribed_topics(member.metadata_for(protocol_name))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.core.coordinator import Body
 from ottla.core.group.consumer_group import NO_METADATA, ConsumerGroup, ConsumerMember
-from ottla.core.group.consumer_heartbeat import check_room, take_over
+from ottla.core.group.consumer_heartbeat import check_size, replace_static_member
 from ottla.core.group.consumer_rebalance import (
     Plan,
     cancel_timers,
@@ -30,6 +30,7 @@ from ottla.core.group.consumer_records import (
     MemberMetadata,
     MemberState,
 )
+from ottla.core.group.context import DecisionContext
 from ottla.core.group.embedded_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     Subscription,
@@ -53,12 +54,11 @@ from ottla.core.group.migration import (
 )
 from ottla.core.group.rebalance import join_error
 from ottla.core.group.topics import TopicsView
-from ottla.core.group.turn import Turn
 
 # --------------------------------------------------------------------------------------- joining
 
 
-def join(group: ConsumerGroup, event: JoinRequested, turn: Turn) -> Body:
+def join(group: ConsumerGroup, event: JoinRequested, context: DecisionContext) -> Body:
     """Handle a JoinGroup and return the response body.
 
     Raises:
@@ -67,27 +67,27 @@ def join(group: ConsumerGroup, event: JoinRequested, turn: Turn) -> Body:
     is_unknown = event.member_id == UNKNOWN_MEMBER
     prefix = event.instance_id or event.client_id
     member_id = f"{prefix}-{event.new_id}" if is_unknown else event.member_id
-    check_room(group, member_id, turn)
+    check_size(group, member_id, context)
     subscription = _subscription(group, event)
     if is_unknown and event.instance_id is None and event.member_id_required:
         return join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     plan = Plan.of(group)
     replaced = group.static_member(event.instance_id) if is_unknown else None
-    before = _find(plan, event, member_id, turn)
+    before = _find(plan, event, member_id, context)
     after = before._replace(metadata=_metadata(before.metadata, event, subscription))
-    is_changed = plan.put_member(after, turn)
-    plan.next_epoch_if(is_changed, turn)
-    plan.assign_if_due(turn)
-    after = plan.reconcile(after, _with_ids(subscription.owned, turn.topics), turn)
-    turn.decision.cancel_timer(rejoin_key(group, member_id))
+    is_changed = plan.put_member(after, context)
+    plan.next_epoch_if(is_changed, context)
+    plan.assign_if_due(context)
+    after = plan.reconcile(after, _with_ids(subscription.owned, context.topics), context)
+    context.decision.cancel_timer(rejoin_key(group, member_id))
     group.awaited_joins.discard(member_id)
     if replaced is not None:
-        cancel_timers(group, replaced.member_id, turn)
-    if replaced is not None and is_downgraded_without(group, [replaced], turn, after):
-        write_classic(plan, _tombstones(plan), turn)
+        cancel_timers(group, replaced.member_id, context)
+    if replaced is not None and is_downgraded_without(group, [replaced], context, after):
+        write_classic(plan, _tombstones(plan), context)
     else:
-        restart_session(group, after, turn)
-        turn.decision.start_timer(
+        restart_session(group, after, context)
+        context.decision.start_timer(
             resync_key(group, member_id),
             event.rebalance_timeout_ms,
             ResyncTimedOut(None, group.group_id, member_id),
@@ -124,7 +124,9 @@ def _subscription(group: ConsumerGroup, event: JoinRequested) -> Subscription:
     raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-def _find(plan: Plan, event: JoinRequested, member_id: str, turn: Turn) -> ConsumerMember:
+def _find(
+    plan: Plan, event: JoinRequested, member_id: str, context: DecisionContext
+) -> ConsumerMember:
     group = plan.group
     new = ConsumerMember(member_id, NO_METADATA)
     if event.instance_id is None:
@@ -132,7 +134,7 @@ def _find(plan: Plan, event: JoinRequested, member_id: str, turn: Turn) -> Consu
     if event.member_id != UNKNOWN_MEMBER:
         return group.known_member(member_id, event.instance_id)
     known = group.static_member(event.instance_id)
-    return new if known is None else take_over(plan, known, member_id, turn)
+    return new if known is None else replace_static_member(plan, known, member_id, context)
 
 
 def _metadata(
@@ -162,7 +164,7 @@ def _with_ids(owned: Mapping[str, frozenset[int]], topics: TopicsView) -> Assign
 # ----------------------------------------------------------------------------- syncs and heartbeats
 
 
-def sync(group: ConsumerGroup, event: SyncRequested, turn: Turn) -> Body:
+def sync(group: ConsumerGroup, event: SyncRequested, context: DecisionContext) -> Body:
     """Handle a SyncGroup and return the response body.
 
     Raises:
@@ -177,18 +179,18 @@ def sync(group: ConsumerGroup, event: SyncRequested, turn: Turn) -> Body:
     ):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.epoch > member.epoch and member.state != MemberState.UNREVOKED_PARTITIONS:
-        _await_join(group, member, turn)
+        _await_join(group, member, context)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    turn.decision.cancel_timer(resync_key(group, member.member_id))
-    restart_session(group, member, turn)
+    context.decision.cancel_timer(resync_key(group, member.member_id))
+    restart_session(group, member, context)
     return {
         "protocol_type": event.protocol_type,
         "protocol_name": event.protocol_name,
-        "assignment": assignment_bytes(metadata, member.assigned, turn.topics),
+        "assignment": assignment_bytes(metadata, member.assigned, context.topics),
     }
 
 
-def heartbeat(group: ConsumerGroup, event: HeartbeatReceived, turn: Turn) -> None:
+def heartbeat(group: ConsumerGroup, event: HeartbeatReceived, context: DecisionContext) -> None:
     """Handle a Heartbeat.
 
     Raises:
@@ -197,7 +199,7 @@ def heartbeat(group: ConsumerGroup, event: HeartbeatReceived, turn: Turn) -> Non
     member, _ = _classic_member(group, event.member_id, event.instance_id)
     if event.generation != member.epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    restart_session(group, member, turn)
+    restart_session(group, member, context)
     # The member must rejoin if the group epoch has advanced, if it has to revoke partitions, or if
     # all partitions it waits for have become free.
     if (
@@ -208,7 +210,7 @@ def heartbeat(group: ConsumerGroup, event: HeartbeatReceived, turn: Turn) -> Non
             and not _waits_for_others(group, member)
         )
     ):
-        _await_join(group, member, turn)
+        _await_join(group, member, context)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
@@ -220,12 +222,12 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
     )
 
 
-def _await_join(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def _await_join(group: ConsumerGroup, member: ConsumerMember, context: DecisionContext) -> None:
     """Start the rejoin timer, unless the member has already been asked to rejoin."""
     if member.member_id in group.awaited_joins:
         return
     group.awaited_joins.add(member.member_id)
-    turn.decision.start_timer(
+    context.decision.start_timer(
         rejoin_key(group, member.member_id),
         member.metadata.rebalance_timeout_ms,
         RejoinTimedOut(None, group.group_id, member.member_id),
@@ -252,7 +254,7 @@ def leave(group: ConsumerGroup, event: LeaveRequested) -> tuple[list[ConsumerMem
     Administrators also use LeaveGroup to remove members that use the consumer protocol.
     """
     leaving: dict[str, ConsumerMember] = {}
-    answers = []
+    responses = []
     for each in event.members:
         code = ErrorCode.NONE
         try:
@@ -262,8 +264,8 @@ def leave(group: ConsumerGroup, event: LeaveRequested) -> tuple[list[ConsumerMem
             leaving[member.member_id] = member
         except KafkaError as error:
             code = error.code
-        answers.append(left(each, code))
-    return list(leaving.values()), {"members": answers}
+        responses.append(left(each, code))
+    return list(leaving.values()), {"members": responses}
 
 
 def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMember:

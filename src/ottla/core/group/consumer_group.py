@@ -62,7 +62,7 @@ from ottla.core.group.consumer_records import (
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
 JOIN_EPOCH = 0
-NOTHING: Assignment = {}
+NO_PARTITIONS: Assignment = {}
 
 
 class ConsumerGroupState(Enum):
@@ -78,8 +78,8 @@ class ConsumerMember(NamedTuple):
     epoch: int = JOIN_EPOCH
     previous_epoch: int = JOIN_EPOCH
     state: int = MemberState.STABLE
-    assigned: Assignment = NOTHING
-    pending_revocation: Assignment = NOTHING
+    assigned: Assignment = NO_PARTITIONS
+    pending_revocation: Assignment = NO_PARTITIONS
 
     @property
     def instance_id(self) -> str | None:
@@ -243,7 +243,7 @@ class ConsumerGroup:
         old = self.members.get(record.member_id)
         if record.value is None:
             if old is not None:
-                self._disown(old)
+                self._release_partitions(old)
                 del self.members[record.member_id]
                 self._forget_instance(old)
             return
@@ -277,9 +277,9 @@ class ConsumerGroup:
                 return
             # Compaction may have removed the member's metadata record, which came first.
             old = ConsumerMember(record.member_id, NO_METADATA)
-        self._disown(old)
+        self._release_partitions(old)
         value = record.value or CurrentAssignment(
-            LEAVE_EPOCH, LEAVE_EPOCH, MemberState.STABLE, NOTHING, NOTHING
+            LEAVE_EPOCH, LEAVE_EPOCH, MemberState.STABLE, NO_PARTITIONS, NO_PARTITIONS
         )
         member = ConsumerMember(record.member_id, old.metadata, *value)
         self.members[record.member_id] = member
@@ -289,7 +289,7 @@ class ConsumerGroup:
                 for partition in partitions:
                     owners[partition] = member.member_id
 
-    def _disown(self, member: ConsumerMember) -> None:
+    def _release_partitions(self, member: ConsumerMember) -> None:
         for assignment in (member.assigned, member.pending_revocation):
             for topic_id, partitions in assignment.items():
                 owners = self.owners.get(topic_id)

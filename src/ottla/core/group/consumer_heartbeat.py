@@ -19,7 +19,7 @@ from ottla.core.group.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     NO_METADATA,
-    NOTHING,
+    NO_PARTITIONS,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
@@ -31,9 +31,9 @@ from ottla.core.group.consumer_records import (
     MemberMetadata,
     MemberState,
 )
+from ottla.core.group.context import DecisionContext
 from ottla.core.group.events import UNCHANGED, ConsumerHeartbeat
 from ottla.core.group.topic_pattern import InvalidPattern, compile_pattern
-from ottla.core.group.turn import Turn
 
 _FIRST_WITH_CLIENTS_OWN_IDS = 1
 
@@ -51,16 +51,16 @@ def check(event: ConsumerHeartbeat, version: int, assignors: Collection[str]) ->
     """
     epoch = event.member_epoch
     if version >= _FIRST_WITH_CLIENTS_OWN_IDS or epoch > 0 or epoch == LEAVE_EPOCH:
-        _refuse_if(not event.member_id.strip(), "MemberId can't be empty.")
-    _refuse_if(not event.group_id.strip(), "GroupId can't be empty.")
-    _refuse_if(_is_empty(event.instance_id), "InstanceId can't be empty.")
-    _refuse_if(_is_empty(event.rack_id), "RackId can't be empty.")
+        _reject_if(not event.member_id.strip(), "MemberId can't be empty.")
+    _reject_if(not event.group_id.strip(), "GroupId can't be empty.")
+    _reject_if(_is_empty(event.instance_id), "InstanceId can't be empty.")
+    _reject_if(_is_empty(event.rack_id), "RackId can't be empty.")
     if epoch == JOIN_EPOCH:
         _check_first(event)
-    _refuse_if(
+    _reject_if(
         epoch == STATIC_LEAVE_EPOCH and event.instance_id is None, "InstanceId can't be null."
     )
-    _refuse_if(epoch < STATIC_LEAVE_EPOCH, "MemberEpoch is invalid.")
+    _reject_if(epoch < STATIC_LEAVE_EPOCH, "MemberEpoch is invalid.")
     if event.assignor is not None and event.assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -72,14 +72,14 @@ def check(event: ConsumerHeartbeat, version: int, assignors: Collection[str]) ->
 
 
 def _check_first(event: ConsumerHeartbeat) -> None:
-    _refuse_if(
+    _reject_if(
         event.rebalance_timeout_ms == UNCHANGED,
         "RebalanceTimeoutMs must be provided in first request.",
     )
-    _refuse_if(
+    _reject_if(
         event.owned is None or bool(event.owned), "TopicPartitions must be empty when (re-)joining."
     )
-    _refuse_if(
+    _reject_if(
         event.topics is None and event.pattern is None,
         "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
     )
@@ -99,7 +99,7 @@ def _is_empty(text: str | None) -> bool:
     return text is not None and not text.strip()
 
 
-def _refuse_if(is_wrong: bool, message: str) -> None:
+def _reject_if(is_wrong: bool, message: str) -> None:
     if is_wrong:
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
@@ -107,58 +107,58 @@ def _refuse_if(is_wrong: bool, message: str) -> None:
 # --------------------------------------------------------------------------- joining and heartbeats
 
 
-def beat(group: ConsumerGroup, event: ConsumerHeartbeat, turn: Turn) -> Body:
+def heartbeat(group: ConsumerGroup, event: ConsumerHeartbeat, context: DecisionContext) -> Body:
     """Handle a heartbeat of a member that joins or stays, and return the response body.
 
     Raises:
         KafkaError: The member is unknown, fenced, or cannot join.
     """
-    if _is_all_as_before(group, event, turn):
+    if _is_unchanged(group, event, context):
         member = group.members[event.member_id]
-        restart_session(group, member, turn)
-        return _answer(member, turn)
-    check_room(group, event.member_id, turn)
+        restart_session(group, member, context)
+        return _response(member, context)
+    check_size(group, event.member_id, context)
     member_id = event.member_id or event.new_id
     plan = Plan.of(group)
-    before = _find(plan, event, member_id, turn)
+    before = _find(plan, event, member_id, context)
     after = before._replace(metadata=_metadata(before.metadata, event))
-    return proceed(plan, before, after, event, turn)
+    return update_member(plan, before, after, event, context)
 
 
-def proceed(
+def update_member(
     plan: Plan,
     before: ConsumerMember,
     after: ConsumerMember,
     event: ConsumerHeartbeat,
-    turn: Turn,
+    context: DecisionContext,
 ) -> Body:
     """Apply a member's changes, advance the group, and return the response body."""
     group = plan.group
-    is_changed = plan.put_member(after, turn)
-    plan.next_epoch_if(is_changed, turn)
-    plan.assign_if_due(turn)
-    after = plan.reconcile(after, event.owned, turn)
-    restart_session(group, after, turn)
-    body = _answer(after, turn)
+    is_changed = plan.put_member(after, context)
+    plan.next_epoch_if(is_changed, context)
+    plan.assign_if_due(context)
+    after = plan.reconcile(after, event.owned, context)
+    restart_session(group, after, context)
+    body = _response(after, context)
     is_full = event.member_epoch == JOIN_EPOCH or (
         event.rebalance_timeout_ms != UNCHANGED
         and (event.topics is not None or event.pattern is not None)
         and event.owned is not None
     )
     if is_full or before.assigned != after.assigned:
-        body["assignment"] = {"topic_partitions": described(after.assigned)}
+        body["assignment"] = {"topic_partitions": assignment_body(after.assigned)}
     return body
 
 
-def _answer(member: ConsumerMember, turn: Turn) -> Body:
+def _response(member: ConsumerMember, context: DecisionContext) -> Body:
     return {
         "member_id": member.member_id,
         "member_epoch": member.epoch,
-        "heartbeat_interval_ms": turn.consumer_heartbeat_interval_ms,
+        "heartbeat_interval_ms": context.consumer_heartbeat_interval_ms,
     }
 
 
-def _is_all_as_before(group: ConsumerGroup, event: ConsumerHeartbeat, turn: Turn) -> bool:
+def _is_unchanged(group: ConsumerGroup, event: ConsumerHeartbeat, context: DecisionContext) -> bool:
     """Return whether the heartbeat changes nothing, as nearly all of them do."""
     member = group.members.get(event.member_id)
     return (
@@ -168,22 +168,22 @@ def _is_all_as_before(group: ConsumerGroup, event: ConsumerHeartbeat, turn: Turn
         and event.topics is event.pattern is event.assignor is event.rack_id is None
         and event.instance_id is None
         and event.rebalance_timeout_ms == UNCHANGED
-        and group.topics_revision == turn.topics.revision
+        and group.topics_revision == context.topics.revision
         and member.state == MemberState.STABLE
         and event.client_id == member.metadata.client_id
         and event.client_host == member.metadata.client_host
     )
 
 
-def described(assignment: Assignment) -> list[Body]:
+def assignment_body(assignment: Assignment) -> list[Body]:
     return [
         {"topic_id": topic_id, "partitions": sorted(partitions)}
         for topic_id, partitions in assignment.items()
     ]
 
 
-def check_room(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
-    largest = turn.settings.consumer_max_size
+def check_size(group: ConsumerGroup, member_id: str, context: DecisionContext) -> None:
+    largest = context.settings.consumer_max_size
     if len(group.members) >= largest and member_id not in group.members:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -191,7 +191,9 @@ def check_room(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
         )
 
 
-def _find(plan: Plan, event: ConsumerHeartbeat, member_id: str, turn: Turn) -> ConsumerMember:
+def _find(
+    plan: Plan, event: ConsumerHeartbeat, member_id: str, context: DecisionContext
+) -> ConsumerMember:
     """Return the sender as it is known so far; a joining member may be new.
 
     Raises:
@@ -219,17 +221,19 @@ def _find(plan: Plan, event: ConsumerHeartbeat, member_id: str, turn: Turn) -> C
             f"Static member {member_id} with instance id {event.instance_id} cannot join the group "
             f"because the instance id is owned by {known.member_id} member.",
         )
-    return take_over(plan, known, member_id, turn)
+    return replace_static_member(plan, known, member_id, context)
 
 
-def take_over(plan: Plan, known: ConsumerMember, member_id: str, turn: Turn) -> ConsumerMember:
+def replace_static_member(
+    plan: Plan, known: ConsumerMember, member_id: str, context: DecisionContext
+) -> ConsumerMember:
     """Replace a static member that has returned under a new member id.
 
     It keeps its assigned partitions. Partitions pending revocation count as revoked, because a
     member that joins owns nothing.
     """
     member = known._replace(member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
-    plan.rename_member(known, member, turn)
+    plan.rename_member(known, member, context)
     return member
 
 
@@ -258,19 +262,19 @@ def _metadata(known: MemberMetadata, event: ConsumerHeartbeat) -> MemberMetadata
     """Merge the fields of the request, where null means unchanged, into the known metadata."""
     timeout_ms = event.rebalance_timeout_ms
     return MemberMetadata(
-        instance_id=_or(event.instance_id, known.instance_id),
-        rack_id=_or(event.rack_id, known.rack_id),
+        instance_id=_value_or(event.instance_id, known.instance_id),
+        rack_id=_value_or(event.rack_id, known.rack_id),
         client_id=event.client_id,
         client_host=event.client_host,
         topics=known.topics if event.topics is None else tuple(sorted(set(event.topics))),
-        pattern=_or(event.pattern, known.pattern),
+        pattern=_value_or(event.pattern, known.pattern),
         rebalance_timeout_ms=known.rebalance_timeout_ms if timeout_ms == UNCHANGED else timeout_ms,
-        assignor=_or(event.assignor, known.assignor),
+        assignor=_value_or(event.assignor, known.assignor),
         classic=None,
     )
 
 
-def _or(value: str | None, known: str | None) -> str | None:
+def _value_or(value: str | None, known: str | None) -> str | None:
     return known if value is None else value
 
 
@@ -286,8 +290,10 @@ def find_leaving(group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerMemb
     return group.known_member(event.member_id, event.instance_id)
 
 
-def pause(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def leave_temporarily(
+    group: ConsumerGroup, member: ConsumerMember, context: DecisionContext
+) -> None:
     """Mark a static member as temporarily gone."""
-    left = member._replace(epoch=STATIC_LEAVE_EPOCH, pending_revocation=NOTHING)
+    left = member._replace(epoch=STATIC_LEAVE_EPOCH, pending_revocation=NO_PARTITIONS)
     record = CurrentRecord(group.group_id, member.member_id, left.current)
-    turn.decision.records.append(record)
+    context.decision.records.append(record)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from ottla.core.group.assignors import ASSIGNORS, MemberSpec
 from ottla.core.group.consumer_group import (
-    NOTHING,
+    NO_PARTITIONS,
     ConsumerGroup,
     ConsumerMember,
     topics_of,
@@ -38,6 +38,7 @@ from ottla.core.group.consumer_records import (
     TargetEpochRecord,
     TargetRecord,
 )
+from ottla.core.group.context import DecisionContext
 from ottla.core.group.events import (
     ConsumerChangeNotWritten,
     RevocationTimedOut,
@@ -46,7 +47,6 @@ from ottla.core.group.events import (
 from ottla.core.group.reconciliation import reconcile
 from ottla.core.group.topic_pattern import compile_pattern
 from ottla.core.group.topics import TopicsView
-from ottla.core.group.turn import Turn
 
 PATTERNS_CHECKED_AFTER_MS = 1_000
 """Minimum interval between two matches of patterns against topics that change continuously."""
@@ -70,26 +70,28 @@ def resync_key(group: ConsumerGroup, member_id: str) -> tuple[str, ...]:
     return ("resync", group.group_id, member_id)
 
 
-def restart_session(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
+def restart_session(group: ConsumerGroup, member: ConsumerMember, context: DecisionContext) -> None:
     classic = member.classic
-    turn.decision.start_timer(
+    context.decision.start_timer(
         session_key(group, member.member_id),
-        turn.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms,
+        context.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms,
         SessionExpired(None, group.group_id, member.member_id),
     )
 
 
-def start_revocation_timer(group: ConsumerGroup, member: ConsumerMember, turn: Turn) -> None:
-    turn.decision.start_timer(
+def start_revocation_timer(
+    group: ConsumerGroup, member: ConsumerMember, context: DecisionContext
+) -> None:
+    context.decision.start_timer(
         revocation_key(group, member.member_id),
         member.metadata.rebalance_timeout_ms,
         RevocationTimedOut(None, group.group_id, member.member_id, member.epoch),
     )
 
 
-def cancel_timers(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
+def cancel_timers(group: ConsumerGroup, member_id: str, context: DecisionContext) -> None:
     for key in (session_key, revocation_key, rejoin_key, resync_key):
-        turn.decision.cancel_timer(key(group, member_id))
+        context.decision.cancel_timer(key(group, member_id))
     group.awaited_joins.discard(member_id)
 
 
@@ -126,37 +128,39 @@ class Plan:
 
     # -------------------------------------------------------------------------------- members
 
-    def put_member(self, member: ConsumerMember, turn: Turn) -> bool:
+    def put_member(self, member: ConsumerMember, context: DecisionContext) -> bool:
         """Add or update a member; return whether the group's subscriptions change."""
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
         if old is not None and old.metadata == member.metadata:
             return False
         record = MemberRecord(self.group.group_id, member.member_id, member.metadata)
-        turn.decision.records.append(record)
+        context.decision.records.append(record)
         return old is None or (
             (old.metadata.topics, old.metadata.pattern or "")
             != (member.metadata.topics, member.metadata.pattern or "")
         )
 
-    def rename_member(self, old: ConsumerMember, new: ConsumerMember, turn: Turn) -> None:
+    def rename_member(
+        self, old: ConsumerMember, new: ConsumerMember, context: DecisionContext
+    ) -> None:
         """Replace a static member that returned under a new id; it keeps its assignments."""
         group_id = self.group.group_id
-        self.drop_member(old.member_id, turn)
-        target = self.group.targets.get(old.member_id, NOTHING)
+        self.drop_member(old.member_id, context)
+        target = self.group.targets.get(old.member_id, NO_PARTITIONS)
         self.renamed[old.member_id] = new.member_id
         self.members[new.member_id], self.targets[new.member_id] = new, target
-        turn.decision.records += (
+        context.decision.records += (
             MemberRecord(group_id, new.member_id, new.metadata),
             TargetRecord(group_id, new.member_id, target),
             CurrentRecord(group_id, new.member_id, new.current),
         )
 
-    def drop_member(self, member_id: str, turn: Turn) -> None:
+    def drop_member(self, member_id: str, context: DecisionContext) -> None:
         group_id = self.group.group_id
         self.members.pop(member_id, None)
         self.targets.pop(member_id, None)
-        turn.decision.records += (
+        context.decision.records += (
             CurrentRecord(group_id, member_id, None),
             TargetRecord(group_id, member_id, None),
             MemberRecord(group_id, member_id, None),
@@ -164,94 +168,94 @@ class Plan:
 
     # ---------------------------------------------------------------------------------- epochs
 
-    def next_epoch_if(self, is_changed: bool, turn: Turn) -> None:
+    def next_epoch_if(self, is_changed: bool, context: DecisionContext) -> None:
         """Start a new group epoch if the subscriptions or their topics have changed."""
         group = self.group
-        topics_changed = group.topics_revision != turn.topics.revision
+        topics_changed = group.topics_revision != context.topics.revision
         if not is_changed and not topics_changed:
             return
-        if self._match_patterns(turn):
+        if self._match_patterns(context):
             is_changed = True
         if not self.has_old_patterns:
-            group.topics_revision = turn.topics.revision
-        known = hash_of_topics(topics_of(self.members.values(), self.patterns), turn.topics)
+            group.topics_revision = context.topics.revision
+        known = hash_of_topics(topics_of(self.members.values(), self.patterns), context.topics)
         if known != self.metadata_hash:
             is_changed = True
-        turn.decision.if_failed = ConsumerChangeNotWritten(None, group.group_id)
+        context.decision.if_failed = ConsumerChangeNotWritten(None, group.group_id)
         if is_changed:
             self.epoch += 1
             self.metadata_hash = known
             value = GroupEpoch(self.epoch, known)
-            turn.decision.records.append(GroupEpochRecord(group.group_id, value))
+            context.decision.records.append(GroupEpochRecord(group.group_id, value))
             if group.has_subscription_metadata:
                 record = SubscriptionMetadataRecord(group.group_id, None)
-                turn.decision.records.append(record)
+                context.decision.records.append(record)
 
-    def _match_patterns(self, turn: Turn) -> bool:
+    def _match_patterns(self, context: DecisionContext) -> bool:
         """Match used patterns against all topics, drop others; return whether any changed."""
         used = dict.fromkeys(
             member.metadata.pattern for member in self.members.values() if member.metadata.pattern
         )
-        records, group = turn.decision.records, self.group
+        records, group = context.decision.records, self.group
         is_changed = False
         for pattern in [each for each in self.patterns if each not in used]:
             del self.patterns[pattern]
             records.append(PatternRecord(group.group_id, pattern, None))
             is_changed = True
-        may_refresh = turn.now_ms - group.patterns_checked_ms >= PATTERNS_CHECKED_AFTER_MS
+        may_refresh = context.now_ms - group.patterns_checked_ms >= PATTERNS_CHECKED_AFTER_MS
         for pattern in used:
             known = self.patterns.get(pattern)
             if known is not None and not may_refresh:
                 self.has_old_patterns = True
                 continue
-            topics = matching_topics(pattern, turn.topics)
+            topics = matching_topics(pattern, context.topics)
             if known is None or known.topics != topics:
-                value = ResolvedPattern(topics, turn.topics.revision, turn.now_ms)
+                value = ResolvedPattern(topics, context.topics.revision, context.now_ms)
                 self.patterns[pattern] = value
                 records.append(PatternRecord(group.group_id, pattern, value))
                 is_changed = True
         if used and may_refresh:
-            group.patterns_checked_ms = turn.now_ms
+            group.patterns_checked_ms = context.now_ms
         return is_changed
 
     # ------------------------------------------------------------------------------ assignment
 
-    def assign_if_due(self, turn: Turn) -> None:
+    def assign_if_due(self, context: DecisionContext) -> None:
         """Compute the target assignment for the current group epoch, unless it is too early."""
         group = self.group
         if self.epoch <= self.assignment_epoch:
             return
-        age_ms = turn.now_ms - group.assignment_timestamp_ms
-        if 0 <= age_ms < turn.consumer_assignment_interval_ms and len(self.members) > 1:
+        age_ms = context.now_ms - group.assignment_timestamp_ms
+        if 0 <= age_ms < context.consumer_assignment_interval_ms and len(self.members) > 1:
             return
-        assign = ASSIGNORS[self.choose_assignor(turn)]
+        assign = ASSIGNORS[self.choose_assignor(context)]
         counts = {
             topic.topic_id: len(topic.partitions)
             for topic in map(
-                turn.topics.topics.get, topics_of(self.members.values(), self.patterns)
+                context.topics.topics.get, topics_of(self.members.values(), self.patterns)
             )
             if topic is not None
         }
-        assigned = assign(self._specs(turn), counts)
-        records = turn.decision.records
+        assigned = assign(self._specs(context), counts)
+        records = context.decision.records
         for member_id, target in assigned.items():
             if target != self.targets.get(member_id):
                 self.targets[member_id] = target
                 records.append(TargetRecord(group.group_id, member_id, target))
         self.assignment_epoch = self.epoch
-        value = TargetEpoch(self.epoch, turn.now_ms)
+        value = TargetEpoch(self.epoch, context.now_ms)
         records.append(TargetEpochRecord(group.group_id, value))
 
-    def choose_assignor(self, turn: Turn) -> str:
+    def choose_assignor(self, context: DecisionContext) -> str:
         """Return the assignor that most members request; on a tie, the one configured first."""
-        names = turn.settings.consumer_assignors
+        names = context.settings.consumer_assignors
         votes = dict.fromkeys(names, 0)
         for member in self.members.values():
             if member.metadata.assignor in votes:
                 votes[member.metadata.assignor] += 1
         return max(names, key=lambda name: votes[name])
 
-    def _specs(self, turn: Turn) -> dict[str, MemberSpec]:
+    def _specs(self, context: DecisionContext) -> dict[str, MemberSpec]:
         known: dict[tuple[tuple[str, ...], str | None], frozenset[bytes]] = {}
         specs = {}
         for member_id, member in self.members.items():
@@ -262,24 +266,24 @@ class Plan:
                 names = topics_of((member,), self.patterns)
                 topic_ids = known[key] = frozenset(
                     topic.topic_id
-                    for topic in map(turn.topics.topics.get, names)
+                    for topic in map(context.topics.topics.get, names)
                     if topic is not None
                 )
-            target = self.targets.get(member_id, NOTHING)
+            target = self.targets.get(member_id, NO_PARTITIONS)
             specs[member_id] = MemberSpec(topic_ids, target, metadata.instance_id)
         return specs
 
     # --------------------------------------------------------------------------- reconciliation
 
     def reconcile(
-        self, member: ConsumerMember, owned: Assignment | None, turn: Turn
+        self, member: ConsumerMember, owned: Assignment | None, context: DecisionContext
     ) -> ConsumerMember:
         """Move a member one step towards its target, and return its new state.
 
         Args:
             member: The member.
             owned: The partitions that the member reports as owned, or None if it reports nothing.
-            turn: The context of the event.
+            context: The context of the decision.
 
         Raises:
             KafkaError: FENCED_MEMBER_EPOCH if the member must rejoin.
@@ -290,27 +294,29 @@ class Plan:
             owner = group.owners.get(topic_id, {}).get(partition)
             return owner is not None and self.renamed.get(owner, owner) != member.member_id
 
-        target = self.targets.get(member.member_id, NOTHING)
+        target = self.targets.get(member.member_id, NO_PARTITIONS)
         moved = reconcile(member, self.assignment_epoch, target, is_taken, owned)
         self.members[member.member_id] = moved
         if moved.current != member.current:
             record = CurrentRecord(group.group_id, member.member_id, moved.current)
-            turn.decision.records.append(record)
+            context.decision.records.append(record)
             if moved.classic is None:
                 if moved.state == MemberState.UNREVOKED_PARTITIONS:
-                    start_revocation_timer(group, moved, turn)
+                    start_revocation_timer(group, moved, context)
                 else:
-                    turn.decision.cancel_timer(revocation_key(group, member.member_id))
+                    context.decision.cancel_timer(revocation_key(group, member.member_id))
         return moved
 
 
-def remove_members(group: ConsumerGroup, members: Iterable[ConsumerMember], turn: Turn) -> None:
+def remove_members(
+    group: ConsumerGroup, members: Iterable[ConsumerMember], context: DecisionContext
+) -> None:
     """Remove members. Their partitions go to the others with the next heartbeats."""
     plan = Plan.of(group)
     for member in members:
-        plan.drop_member(member.member_id, turn)
-        cancel_timers(group, member.member_id, turn)
-    plan.next_epoch_if(True, turn)
+        plan.drop_member(member.member_id, context)
+        cancel_timers(group, member.member_id, context)
+    plan.next_epoch_if(True, context)
 
 
 # ---------------------------------------------------------------------------------------- topics

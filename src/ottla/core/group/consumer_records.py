@@ -35,7 +35,7 @@ from ottla.core.group.record_fields import (
     INT32,
     INT64,
     NO_TAGS,
-    Reader,
+    RecordReader,
     compact_array,
     compact_bytes,
     compact_string,
@@ -281,7 +281,9 @@ def _assignment(value: Assignment) -> bytes:
 # -------------------------------------------------------------------------------------- decoding
 
 
-def decode_consumer_record(kind: int, key: Reader, value: bytes | None) -> ConsumerRecord | None:
+def decode_consumer_record(
+    kind: int, key: RecordReader, value: bytes | None
+) -> ConsumerRecord | None:
     """Decode a record of a consumer group.
 
     Args:
@@ -310,28 +312,28 @@ def decode_consumer_record(kind: int, key: Reader, value: bytes | None) -> Consu
     return None
 
 
-def _read(value: bytes | None, read: Callable[[Reader], T]) -> T | None:
+def _read(value: bytes | None, read: Callable[[RecordReader], T]) -> T | None:
     if value is None:
         return None
-    reader = Reader(value)
+    reader = RecordReader(value)
     reader.version(last=0, first_flexible=0)
     decoded = read(reader)
     reader.tagged_fields()
     return decoded
 
 
-def _read_group_epoch(reader: Reader) -> GroupEpoch:
+def _read_group_epoch(reader: RecordReader) -> GroupEpoch:
     epoch = reader.int32()
     return GroupEpoch(epoch, _read_tagged_int64(reader, NO_HASH))
 
 
-def _read_tagged_int64(reader: Reader, default: int) -> int:
+def _read_tagged_int64(reader: RecordReader, default: int) -> int:
     """Return the first tagged field without consuming the tagged fields."""
     data = reader.peek_tagged_fields().get(_FIRST_TAG)
     return default if data is None else int(INT64.unpack(data)[0])
 
 
-def _read_member(reader: Reader) -> MemberMetadata:
+def _read_member(reader: RecordReader) -> MemberMetadata:
     member = MemberMetadata(
         instance_id=reader.nullable_string(),
         rack_id=reader.nullable_string(),
@@ -345,10 +347,10 @@ def _read_member(reader: Reader) -> MemberMetadata:
     classic = reader.peek_tagged_fields().get(_FIRST_TAG)
     if classic is None or classic[:1] != b"\x01":
         return member
-    return member._replace(classic=_read_classic(Reader(classic[1:], flexible=True)))
+    return member._replace(classic=_read_classic(RecordReader(classic[1:], flexible=True)))
 
 
-def _read_classic(reader: Reader) -> ClassicMetadata:
+def _read_classic(reader: RecordReader) -> ClassicMetadata:
     def protocol() -> tuple[str, bytes]:
         name, metadata = reader.string(), reader.blob()
         reader.tagged_fields()
@@ -357,12 +359,12 @@ def _read_classic(reader: Reader) -> ClassicMetadata:
     return ClassicMetadata(reader.int32(), reader.array(protocol))
 
 
-def _read_target_epoch(reader: Reader) -> TargetEpoch:
+def _read_target_epoch(reader: RecordReader) -> TargetEpoch:
     epoch = reader.int32()
     return TargetEpoch(epoch, _read_tagged_int64(reader, NO_TIMESTAMP))
 
 
-def _read_assignment(reader: Reader) -> Assignment:
+def _read_assignment(reader: RecordReader) -> Assignment:
     def topic() -> tuple[bytes, frozenset[int]]:
         topic_id, partitions = reader.uuid(), frozenset(reader.array(reader.int32))
         reader.tagged_fields()
@@ -371,7 +373,7 @@ def _read_assignment(reader: Reader) -> Assignment:
     return {topic_id: partitions for topic_id, partitions in reader.array(topic) if partitions}
 
 
-def _read_current(reader: Reader) -> CurrentAssignment:
+def _read_current(reader: RecordReader) -> CurrentAssignment:
     return CurrentAssignment(
         epoch=reader.int32(),
         previous_epoch=reader.int32(),
@@ -381,5 +383,5 @@ def _read_current(reader: Reader) -> CurrentAssignment:
     )
 
 
-def _read_pattern(reader: Reader) -> ResolvedPattern:
+def _read_pattern(reader: RecordReader) -> ResolvedPattern:
     return ResolvedPattern(reader.array(reader.string), reader.int64(), reader.int64())

@@ -23,7 +23,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from ottla.core.group.record_fields import INT16, INT32, Reader, key_string
+from ottla.core.group.record_fields import INT16, INT32, RecordReader, key_string
 
 T = TypeVar("T")
 
@@ -57,18 +57,18 @@ def read_subscription(metadata: bytes) -> Subscription:
     return _checked(_read_subscription, metadata)
 
 
-class GivenAssignment(NamedTuple):
+class MemberAssignment(NamedTuple):
     partitions: Mapping[str, frozenset[int]]
     user_data: bytes | None
 
 
-def read_assignment(data: bytes) -> GivenAssignment:
+def read_assignment(data: bytes) -> MemberAssignment:
     """Decode an assignment; empty bytes are an empty assignment.
 
     Raises:
         ValueError: The data is not an assignment of the consumer protocol.
     """
-    return _checked(_read_assignment, data) if data else GivenAssignment({}, None)
+    return _checked(_read_assignment, data) if data else MemberAssignment({}, None)
 
 
 def write_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> bytes:
@@ -83,26 +83,26 @@ def write_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> b
     return b"".join((*parts, _NULL_BYTES))
 
 
-def _checked(read: Callable[[Reader], T], data: bytes) -> T:
+def _checked(read: Callable[[RecordReader], T], data: bytes) -> T:
     try:
-        return read(Reader(data))
+        return read(RecordReader(data))
     except (struct.error, IndexError) as error:
         raise ValueError(str(error)) from None
 
 
-def _read_version(reader: Reader) -> int:
+def _read_version(reader: RecordReader) -> int:
     version = reader.int16()
     if version < 0:
         raise ValueError(f"version {version}")
     return version
 
 
-def _read_topics(reader: Reader) -> tuple[str, ...]:
+def _read_topics(reader: RecordReader) -> tuple[str, ...]:
     _read_version(reader)
     return reader.array(reader.string)
 
 
-def _read_subscription(reader: Reader) -> Subscription:
+def _read_subscription(reader: RecordReader) -> Subscription:
     version = _read_version(reader)
     topics = reader.array(reader.string)
     reader.nullable_blob()
@@ -112,12 +112,12 @@ def _read_subscription(reader: Reader) -> Subscription:
     return Subscription(version, topics, owned, reader.nullable_string() if version >= 3 else None)
 
 
-def _read_assignment(reader: Reader) -> GivenAssignment:
+def _read_assignment(reader: RecordReader) -> MemberAssignment:
     _read_version(reader)
-    return GivenAssignment(_read_partitions(reader), reader.nullable_blob())
+    return MemberAssignment(_read_partitions(reader), reader.nullable_blob())
 
 
-def _read_partitions(reader: Reader) -> Mapping[str, frozenset[int]]:
+def _read_partitions(reader: RecordReader) -> Mapping[str, frozenset[int]]:
     found: dict[str, frozenset[int]] = {}
     for _ in range(reader.array_length()):
         topic = reader.string()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.base.types import ZERO_UUID
-from ottla.core.coordinator import Producer, Token
+from ottla.core.coordinator import ProducerIdAndEpoch, Token
 from ottla.core.group.consumer_records import Assignment
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -205,7 +205,7 @@ class CommitRequested(GroupEvent):
     topics: Sequence[CommitTopic]
     knows_group_not_found: bool = True
     """Whether the client's version knows GROUP_ID_NOT_FOUND."""
-    producer: Producer | None = None
+    producer: ProducerIdAndEpoch | None = None
     """The producer whose transaction has the offsets (TxnOffsetCommit)."""
     knows_member_epochs: bool = True
     """Whether members of the consumer protocol may use the request's version."""

@@ -7,7 +7,7 @@ from ottla.core.group.events import Protocols
 from ottla.core.group.records import MemberMetadata
 
 
-class Member:
+class ClassicMember:
     __slots__ = (
         "assignment",
         "client_host",
@@ -50,7 +50,7 @@ class Member:
         JoinGroup is delayed."""
 
     @classmethod
-    def recorded(cls, member: MemberMetadata, protocol_name: str | None) -> Member:
+    def recorded(cls, member: MemberMetadata, protocol_name: str | None) -> ClassicMember:
         return cls(
             member.member_id,
             member.instance_id,

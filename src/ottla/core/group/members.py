@@ -31,13 +31,13 @@ from ottla.core.group.consumer_rebalance import (
     tombstones,
 )
 from ottla.core.group.consumer_records import MemberState
+from ottla.core.group.context import DecisionContext
 from ottla.core.group.events import UNKNOWN_MEMBER
 from ottla.core.group.offset_store import OffsetStore
 from ottla.core.group.records import GroupRecord
 from ottla.core.group.registry import Groups
-from ottla.core.group.turn import Turn
 
-Decider = Callable[[Any, Turn], None]
+Decider = Callable[[Any, DecisionContext], None]
 
 
 class Members:
@@ -61,22 +61,22 @@ class Members:
             events.RevocationTimedOut: self._expire_revocation,
             events.RejoinTimedOut: self._expire_member,
             events.ResyncTimedOut: self._expire_member,
-            events.ConsumerChangeNotWritten: self._start_anew,
+            events.ConsumerChangeNotWritten: self._restart_timers,
         }
 
     # ------------------------------------------------------------------------------------ lifecycle
 
-    def loaded(self, turn_for: Callable[[str], Turn], max_size: int) -> None:
+    def loaded(self, context_for: Callable[[str], DecisionContext], max_size: int) -> None:
         """Start the sessions of all members; they are assumed to be alive after loading."""
         for group in self._groups.values():
-            turn = turn_for(group.group_id)
+            context = context_for(group.group_id)
             if isinstance(group, ConsumerGroup):
-                _start_timers(group, turn)
+                _start_timers(group, context)
                 continue
             for classic in group.members.values():
-                rebalance.restart_session(group, classic, turn)
+                rebalance.restart_session(group, classic, context)
             if len(group.members) > max_size:
-                rebalance.prepare(group, turn)
+                rebalance.prepare(group, context)
 
     def waiting(self) -> list[Token]:
         return [
@@ -88,11 +88,11 @@ class Members:
             if token is not None
         ]
 
-    def _if_classic(self, decide: Callable[[ClassicGroup, Any, Turn], None]) -> Decider:
-        def decide_if_classic(event: events.GroupEvent, turn: Turn) -> None:
+    def _if_classic(self, decide: Callable[[ClassicGroup, Any, DecisionContext], None]) -> Decider:
+        def decide_if_classic(event: events.GroupEvent, context: DecisionContext) -> None:
             group = self._groups.classic(event.group_id)
             if group is not None:
-                decide(group, event, turn)
+                decide(group, event, context)
                 self._forget_if_blank(group)
 
         return decide_if_classic
@@ -103,166 +103,176 @@ class Members:
 
     # ----------------------------------------------------------------------------- classic protocol
 
-    def _join(self, event: events.JoinRequested, turn: Turn) -> None:
+    def _join(self, event: events.JoinRequested, context: DecisionContext) -> None:
         group = self._groups.get(event.group_id)
         if isinstance(group, ConsumerGroup):
             if group.members:
-                self._join_consumer(group, event, turn)
+                self._join_consumer(group, event, context)
                 return
             if event.member_id == UNKNOWN_MEMBER:
                 # An empty consumer group is deleted to make way for the classic group.
-                turn.decision.records += tombstones(group)
-                group = self._groups[event.group_id] = ClassicGroup(event.group_id, turn.now_ms)
+                context.decision.records += tombstones(group)
+                group = self._groups[event.group_id] = ClassicGroup(event.group_id, context.now_ms)
             else:
                 group = None
         if group is None and event.member_id != UNKNOWN_MEMBER:
             error = rebalance.join_error(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)
-            turn.decision.respond(event.token, error)
+            context.decision.respond(event.token, error)
             return
         if group is None:
-            group = self._groups[event.group_id] = ClassicGroup(event.group_id, turn.now_ms)
-        join.join(group, event, turn)
+            group = self._groups[event.group_id] = ClassicGroup(event.group_id, context.now_ms)
+        join.join(group, event, context)
         self._forget_if_blank(group)
 
-    def _join_consumer(self, group: ConsumerGroup, event: events.JoinRequested, turn: Turn) -> None:
+    def _join_consumer(
+        self, group: ConsumerGroup, event: events.JoinRequested, context: DecisionContext
+    ) -> None:
         try:
-            body = classic_in_consumer.join(group, event, turn)
+            body = classic_in_consumer.join(group, event, context)
         except KafkaError as error:
-            _take_back(group, turn)
+            _discard_decision(group, context)
             is_full = error.code == ErrorCode.GROUP_MAX_SIZE_REACHED
             body = rebalance.join_error(error.code, UNKNOWN_MEMBER if is_full else event.member_id)
-        turn.decision.respond(event.token, body)
+        context.decision.respond(event.token, body)
 
-    def _sync(self, event: events.SyncRequested, turn: Turn) -> None:
+    def _sync(self, event: events.SyncRequested, context: DecisionContext) -> None:
         group = self._groups.get(event.group_id)
         if isinstance(group, ClassicGroup):
-            membership.sync(group, event, turn)
+            membership.sync(group, event, context)
             return
         try:
             if group is None:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-            body = classic_in_consumer.sync(group, event, turn)
+            body = classic_in_consumer.sync(group, event, context)
         except KafkaError as error:
             body = rebalance.sync_error(error.code)
-        turn.decision.respond(event.token, body)
+        context.decision.respond(event.token, body)
 
-    def _heartbeat(self, event: events.HeartbeatReceived, turn: Turn) -> None:
+    def _heartbeat(self, event: events.HeartbeatReceived, context: DecisionContext) -> None:
         code = ErrorCode.NONE
         try:
             group = self._groups.get(event.group_id)
             if group is None:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
             if isinstance(group, ConsumerGroup):
-                classic_in_consumer.heartbeat(group, event, turn)
+                classic_in_consumer.heartbeat(group, event, context)
             else:
-                membership.heartbeat(group, event, turn)
+                membership.heartbeat(group, event, context)
         except KafkaError as error:
             code = error.code
-        turn.decision.respond(event.token, {"error_code": code})
+        context.decision.respond(event.token, {"error_code": code})
 
-    def _leave(self, event: events.LeaveRequested, turn: Turn) -> None:
+    def _leave(self, event: events.LeaveRequested, context: DecisionContext) -> None:
         group = self._groups.get(event.group_id)
         if group is None:
             code = ErrorCode.UNKNOWN_MEMBER_ID
             members = [membership.left(each, code) for each in event.members]
-            turn.decision.respond(event.token, {"members": members})
+            context.decision.respond(event.token, {"members": members})
         elif isinstance(group, ConsumerGroup):
             leaving, body = classic_in_consumer.leave(group, event)
-            self._remove(group, leaving, turn)
-            turn.decision.respond(event.token, body)
+            self._remove(group, leaving, context)
+            context.decision.respond(event.token, body)
         else:
-            membership.leave(group, event, turn)
+            membership.leave(group, event, context)
             self._forget_if_blank(group)
 
     # ---------------------------------------------------------------------------- consumer protocol
 
-    def _consumer_heartbeat(self, event: events.ConsumerHeartbeat, turn: Turn) -> None:
+    def _consumer_heartbeat(
+        self, event: events.ConsumerHeartbeat, context: DecisionContext
+    ) -> None:
         group = self._groups.get(event.group_id)
         try:
             if event.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-                body = self._leave_consumer(_consumer(group, event.group_id), event, turn)
+                body = self._leave_consumer(_consumer(group, event.group_id), event, context)
             elif isinstance(group, ConsumerGroup):
-                body = consumer_heartbeat.beat(group, event, turn)
+                body = consumer_heartbeat.heartbeat(group, event, context)
             else:
-                body = self._begin_consumer(group, event, turn)
+                body = self._begin_consumer(group, event, context)
         except KafkaError as error:
-            _take_back(group, turn)
+            _discard_decision(group, context)
             body = {"error_code": error.code, "error_message": error.message}
-        turn.decision.respond(event.token, body)
+        context.decision.respond(event.token, body)
 
     def _begin_consumer(
-        self, group: ClassicGroup | None, event: events.ConsumerHeartbeat, turn: Turn
+        self, group: ClassicGroup | None, event: events.ConsumerHeartbeat, context: DecisionContext
     ) -> dict[str, Any]:
         """Handle a join to a group that does not exist or is a classic group."""
         if event.member_epoch != JOIN_EPOCH:
             _consumer(group, event.group_id)
         if group is None or group.state is GroupState.EMPTY:
             if group is not None and group.is_recorded:
-                turn.decision.records.append(GroupRecord(event.group_id, None))
-            return consumer_heartbeat.beat(ConsumerGroup(event.group_id), event, turn)
-        body = consumer_heartbeat.beat(migration.upgrade(group, turn), event, turn)
-        migration.send_waiting_to_join(group, turn)
+                context.decision.records.append(GroupRecord(event.group_id, None))
+            return consumer_heartbeat.heartbeat(ConsumerGroup(event.group_id), event, context)
+        body = consumer_heartbeat.heartbeat(migration.upgrade(group, context), event, context)
+        migration.send_waiting_to_join(group, context)
         return body
 
     def _leave_consumer(
-        self, group: ConsumerGroup, event: events.ConsumerHeartbeat, turn: Turn
+        self, group: ConsumerGroup, event: events.ConsumerHeartbeat, context: DecisionContext
     ) -> dict[str, Any]:
         member = group.known_member(event.member_id, event.instance_id)
         if event.member_epoch == STATIC_LEAVE_EPOCH:
-            consumer_heartbeat.pause(group, member, turn)
+            consumer_heartbeat.leave_temporarily(group, member, context)
         else:
-            self._remove(group, [member], turn)
+            self._remove(group, [member], context)
         return {"member_id": member.member_id, "member_epoch": event.member_epoch}
 
-    def _remove(self, group: ConsumerGroup, members: Iterable[ConsumerMember], turn: Turn) -> None:
+    def _remove(
+        self, group: ConsumerGroup, members: Iterable[ConsumerMember], context: DecisionContext
+    ) -> None:
         leaving = list(members)
         if not leaving:
             return
-        if migration.is_downgraded_without(group, leaving, turn):
-            migration.downgrade(group, leaving, turn)
+        if migration.is_downgraded_without(group, leaving, context):
+            migration.downgrade(group, leaving, context)
         else:
-            remove_members(group, leaving, turn)
-        turn.decision.if_failed = events.ConsumerChangeNotWritten(None, group.group_id)
+            remove_members(group, leaving, context)
+        context.decision.if_failed = events.ConsumerChangeNotWritten(None, group.group_id)
 
     # ------------------------------------------------------------------------------------ timers
 
-    def _expire_session(self, event: events.SessionExpired, turn: Turn) -> None:
+    def _expire_session(self, event: events.SessionExpired, context: DecisionContext) -> None:
         group = self._groups.get(event.group_id)
         if isinstance(group, ClassicGroup):
-            membership.expire_session(group, event, turn)
+            membership.expire_session(group, event, context)
             self._forget_if_blank(group)
         else:
-            self._expire_member(event, turn)
+            self._expire_member(event, context)
 
     def _expire_member(
         self,
         event: events.SessionExpired | events.RejoinTimedOut | events.ResyncTimedOut,
-        turn: Turn,
+        context: DecisionContext,
     ) -> None:
         group = self._groups.consumer(event.group_id)
         member = None if group is None else group.members.get(event.member_id)
         if group is not None and member is not None:
-            self._remove(group, [member], turn)
+            self._remove(group, [member], context)
 
-    def _expire_revocation(self, event: events.RevocationTimedOut, turn: Turn) -> None:
+    def _expire_revocation(
+        self, event: events.RevocationTimedOut, context: DecisionContext
+    ) -> None:
         group = self._groups.consumer(event.group_id)
         member = None if group is None else group.members.get(event.member_id)
         if group is not None and member is not None and member.epoch == event.member_epoch:
-            self._remove(group, [member], turn)
+            self._remove(group, [member], context)
 
-    def _start_anew(self, event: events.ConsumerChangeNotWritten, turn: Turn) -> None:
+    def _restart_timers(
+        self, event: events.ConsumerChangeNotWritten, context: DecisionContext
+    ) -> None:
         """Restart the timers and recheck the topics after a change could not be written."""
         group = self._groups.consumer(event.group_id)
         if group is not None:
             group.topics_revision = -1
-            _start_timers(group, turn)
+            _start_timers(group, context)
 
 
-def _start_timers(group: ConsumerGroup, turn: Turn) -> None:
+def _start_timers(group: ConsumerGroup, context: DecisionContext) -> None:
     for member in group.members.values():
-        restart_session(group, member, turn)
+        restart_session(group, member, context)
         if member.state == MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-            start_revocation_timer(group, member, turn)
+            start_revocation_timer(group, member, context)
 
 
 def _consumer(group: object, group_id: str) -> ConsumerGroup:
@@ -278,19 +288,21 @@ def _consumer(group: object, group_id: str) -> ConsumerGroup:
     return group
 
 
-def _take_back(group: object, turn: Turn) -> None:
+def _discard_decision(group: object, context: DecisionContext) -> None:
     """Discard the decision so far, because the request is rejected after all."""
-    turn.decision.records.clear()
-    turn.decision.timers.clear()
-    turn.decision.if_failed = None
+    context.decision.records.clear()
+    context.decision.timers.clear()
+    context.decision.if_failed = None
     if isinstance(group, ConsumerGroup):
         group.topics_revision = -1
 
 
-def _end_join(group: ClassicGroup, event: events.JoinTimedOut, turn: Turn) -> None:
-    rebalance.complete_join(group, turn)
+def _end_join(group: ClassicGroup, event: events.JoinTimedOut, context: DecisionContext) -> None:
+    rebalance.complete_join(group, context)
 
 
-def _rebalance_downgraded(group: ClassicGroup, event: events.GroupDowngraded, turn: Turn) -> None:
+def _rebalance_downgraded(
+    group: ClassicGroup, event: events.GroupDowngraded, context: DecisionContext
+) -> None:
     if group.can_rebalance:
-        rebalance.prepare(group, turn)
+        rebalance.prepare(group, context)

@@ -41,6 +41,7 @@ from ottla.core.group.consumer_records import (
     TargetEpochRecord,
     TargetRecord,
 )
+from ottla.core.group.context import DecisionContext
 from ottla.core.group.embedded_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     read_assignment,
@@ -48,17 +49,16 @@ from ottla.core.group.embedded_protocol import (
     write_assignment,
 )
 from ottla.core.group.events import GroupDowngraded, SessionExpired
-from ottla.core.group.member import Member
+from ottla.core.group.member import ClassicMember
 from ottla.core.group.rebalance import join_error, sync_error
 from ottla.core.group.records import GroupMetadata, GroupRecord
 from ottla.core.group.records import MemberMetadata as ClassicMemberMetadata
 from ottla.core.group.topics import TopicsView
-from ottla.core.group.turn import Turn
 
 # ------------------------------------------------------------------------------ classic to consumer
 
 
-def upgrade(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
+def upgrade(group: ClassicGroup, context: DecisionContext) -> ConsumerGroup:
     """Convert a classic group to a consumer group, and add the records to the decision.
 
     Returns:
@@ -67,43 +67,43 @@ def upgrade(group: ClassicGroup, turn: Turn) -> ConsumerGroup:
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND if the group cannot be upgraded.
     """
-    refusal = _upgrade_refusal(group, turn)
+    refusal = _upgrade_refusal(group, context)
     if refusal is not None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, refusal)
     try:
-        records = _consumer_records(group, turn.topics)
+        records = _consumer_records(group, context.topics)
     except ValueError:
         refusal = f"{_cannot_upgrade(group)} the embedded consumer protocol is malformed."
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, refusal) from None
     upgraded = ConsumerGroup(group.group_id)
     for record in records:
         upgraded.apply(record)
-    turn.decision.records.append(GroupRecord(group.group_id, None))
-    turn.decision.records += records
+    context.decision.records.append(GroupRecord(group.group_id, None))
+    context.decision.records += records
     for member in upgraded.members.values():
-        restart_session(upgraded, member, turn)
+        restart_session(upgraded, member, context)
     return upgraded
 
 
-def send_waiting_to_join(group: ClassicGroup, turn: Turn) -> None:
+def send_waiting_to_join(group: ClassicGroup, context: DecisionContext) -> None:
     """Ask members that wait for a rebalance to rejoin, now in the consumer group."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
     for member in group.members.values():
-        turn.decision.respond(group.take_join(member), join_error(code, member.member_id))
-        turn.decision.respond(group.take_sync(member), sync_error(code))
+        context.decision.respond(group.pop_join(member), join_error(code, member.member_id))
+        context.decision.respond(group.pop_sync(member), sync_error(code))
 
 
 def _cannot_upgrade(group: ClassicGroup) -> str:
     return f"Cannot upgrade classic group {group.group_id} to consumer group because"
 
 
-def _upgrade_refusal(group: ClassicGroup, turn: Turn) -> str | None:
+def _upgrade_refusal(group: ClassicGroup, context: DecisionContext) -> str | None:
     cannot = _cannot_upgrade(group)
-    if not turn.settings.can_upgrade:
+    if not context.settings.can_upgrade:
         return f"{cannot} online upgrade is disabled."
     if not group.uses_consumer_protocol:
         return f"{cannot} the group does not use the consumer embedded protocol."
-    if len(group.members) > turn.settings.consumer_max_size:
+    if len(group.members) > context.settings.consumer_max_size:
         return f"{cannot} the group size exceeds the consumer group maximum size."
     return None
 
@@ -121,15 +121,15 @@ def _consumer_records(group: ClassicGroup, topics: TopicsView) -> list[ConsumerR
     taken: set[tuple[bytes, int]] = set()
     for member in group.members.values():
         members.append((member.member_id, _metadata(group, member)))
-        given = read_assignment(member.assignment)
-        if given.user_data:
+        assignment = read_assignment(member.assignment)
+        if assignment.user_data:
             raise KafkaError(
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 f"{_cannot_upgrade(group)} an unsupported custom assignor is in use. Please refer "
                 "to the documentation or switch to a default assignor before re-attempting the "
                 "upgrade.",
             )
-        targets.append((member.member_id, _with_ids(given.partitions, topics, taken)))
+        targets.append((member.member_id, _with_ids(assignment.partitions, topics, taken)))
     names = {name for _, metadata in members for name in metadata.topics}
     return [
         *(MemberRecord(group_id, member_id, metadata) for member_id, metadata in members),
@@ -147,7 +147,7 @@ def _consumer_records(group: ClassicGroup, topics: TopicsView) -> list[ConsumerR
     ]
 
 
-def _metadata(group: ClassicGroup, member: Member) -> MemberMetadata:
+def _metadata(group: ClassicGroup, member: ClassicMember) -> MemberMetadata:
     data = member.metadata_for(group.protocol_name) or member.protocols[0][1]
     subscription = read_subscription(data)
     return MemberMetadata(
@@ -185,7 +185,7 @@ def _with_ids(
 def is_downgraded_without(
     group: ConsumerGroup,
     leaving: Collection[ConsumerMember],
-    turn: Turn,
+    context: DecisionContext,
     joining: ConsumerMember | None = None,
 ) -> bool:
     """Return whether only classic members would remain, and may form a classic group."""
@@ -194,46 +194,48 @@ def is_downgraded_without(
     if joining is not None:
         stay.append(joining)
     return (
-        turn.settings.can_downgrade
-        and 0 < len(stay) <= turn.settings.max_size
+        context.settings.can_downgrade
+        and 0 < len(stay) <= context.settings.max_size
         and all(member.classic is not None for member in stay)
         and any(member.classic is None for member in leaving)
     )
 
 
-def downgrade(group: ConsumerGroup, leaving: Collection[ConsumerMember], turn: Turn) -> None:
+def downgrade(
+    group: ConsumerGroup, leaving: Collection[ConsumerMember], context: DecisionContext
+) -> None:
     plan = Plan.of(group)
     for member in leaving:
         del plan.members[member.member_id]
     for member_id in group.members:
-        cancel_timers(group, member_id, turn)
-    write_classic(plan, tombstones(group), turn)
-    turn.decision.start_timer(
+        cancel_timers(group, member_id, context)
+    write_classic(plan, tombstones(group), context)
+    context.decision.start_timer(
         ("downgrade", group.group_id), 0, GroupDowngraded(None, group.group_id)
     )
 
 
-def write_classic(plan: Plan, last: list[ConsumerRecord], turn: Turn) -> None:
+def write_classic(plan: Plan, last: list[ConsumerRecord], context: DecisionContext) -> None:
     """Write the group as a classic one.
 
     Args:
         plan: The group with its remaining members.
         last: The tombstones of the consumer group.
-        turn: The context of the event.
+        context: The context of the decision.
     """
     group_id = plan.group.group_id
     protocol = _shared_protocol(plan)
     members = tuple(
-        _classic_member(member, protocol, plan.targets.get(member.member_id, {}), turn.topics)
+        _classic_member(member, protocol, plan.targets.get(member.member_id, {}), context.topics)
         for member in plan.members.values()
     )
     leader_id = members[0].member_id if members else None
     value = GroupMetadata(
-        CONSUMER_PROTOCOL_TYPE, plan.epoch, protocol, leader_id, turn.now_ms, members
+        CONSUMER_PROTOCOL_TYPE, plan.epoch, protocol, leader_id, context.now_ms, members
     )
-    turn.decision.records += (*last, GroupRecord(group_id, value))
+    context.decision.records += (*last, GroupRecord(group_id, value))
     for member in members:
-        turn.decision.start_timer(
+        context.decision.start_timer(
             ("session", group_id, member.member_id),
             member.session_timeout_ms,
             SessionExpired(None, group_id, member.member_id),

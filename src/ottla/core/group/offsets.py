@@ -27,6 +27,7 @@ from ottla.base.types import ZERO_UUID
 from ottla.core.coordinator import Body, Decision
 from ottla.core.group.classic import ClassicGroup, GroupState
 from ottla.core.group.consumer_group import ConsumerGroup, ConsumerMember
+from ottla.core.group.context import DecisionContext
 from ottla.core.group.events import (
     CommitPartition,
     CommitRequested,
@@ -38,28 +39,27 @@ from ottla.core.group.offset_store import OffsetStore
 from ottla.core.group.rebalance import restart_session
 from ottla.core.group.records import NO_EPOCH, NO_TIMESTAMP, CommittedOffset, OffsetRecord
 from ottla.core.group.registry import Group
-from ottla.core.group.turn import Turn
 
 NO_OFFSET = -1
-BROKERS_RETENTION = -1
+USE_BROKER_RETENTION = -1
 LAST_TIMESTAMP = 2**63 - 1
 
 # -------------------------------------------------------------------------------------- committing
 
 
-def commit(group: Group | None, event: CommitRequested, turn: Turn) -> None:
+def commit(group: Group | None, event: CommitRequested, context: DecisionContext) -> None:
     try:
-        _check_commit(group, event, turn)
+        _check_commit(group, event, context)
     except KafkaError as error:
-        turn.decision.respond(event.token, commit_error(event, error.code))
+        context.decision.respond(event.token, commit_error(event, error.code))
         return
-    now_ms = turn.now_ms
-    longest = turn.settings.offset_metadata_max_bytes
+    now_ms = context.now_ms
+    longest = context.settings.offset_metadata_max_bytes
     expires = NO_TIMESTAMP
-    if event.retention_ms != BROKERS_RETENTION:
+    if event.retention_ms != USE_BROKER_RETENTION:
         expires = min(now_ms + event.retention_ms, LAST_TIMESTAMP)
-    records = turn.decision.records
-    turn.decision.producer = event.producer
+    records = context.decision.records
+    context.decision.producer = event.producer
     topics = []
     for name, topic_id, wanted in event.topics:
         partitions = []
@@ -74,10 +74,10 @@ def commit(group: Group | None, event: CommitRequested, turn: Turn) -> None:
                 records.append(OffsetRecord(event.group_id, name, partition, value))
             partitions.append({"partition_index": partition, "error_code": code})
         topics.append({"name": name, "topic_id": topic_id, "partitions": partitions})
-    turn.decision.respond(event.token, {"topics": topics})
+    context.decision.respond(event.token, {"topics": topics})
 
 
-def _check_commit(group: Group | None, event: CommitRequested, turn: Turn) -> None:
+def _check_commit(group: Group | None, event: CommitRequested, context: DecisionContext) -> None:
     """Check that the client may commit.
 
     Raises:
@@ -92,15 +92,15 @@ def _check_commit(group: Group | None, event: CommitRequested, turn: Turn) -> No
     if isinstance(group, ConsumerGroup):
         _check_consumer_commit(group, event)
     else:
-        _check_classic_commit(group, event, turn)
+        _check_classic_commit(group, event, context)
 
 
 def _check_consumer_commit(group: ConsumerGroup, event: CommitRequested) -> None:
     if event.generation < 0 and not group.members:
         return
     in_transaction = event.producer is not None
-    names_nobody = event.generation < 0 and not event.member_id and event.instance_id is None
-    if in_transaction and names_nobody:
+    has_no_member_id = event.generation < 0 and not event.member_id and event.instance_id is None
+    if in_transaction and has_no_member_id:
         return
     member = group.member(event.member_id)
     if not in_transaction and member.classic is None and not event.knows_member_epochs:
@@ -127,7 +127,9 @@ def _check_epoch(member: ConsumerMember, epoch: int) -> None:
         )
 
 
-def _check_classic_commit(group: ClassicGroup, event: CommitRequested, turn: Turn) -> None:
+def _check_classic_commit(
+    group: ClassicGroup, event: CommitRequested, context: DecisionContext
+) -> None:
     # A commit counts as a heartbeat: it restarts the session.
     if group.state is GroupState.EMPTY and event.generation < 0:
         return
@@ -142,7 +144,7 @@ def _check_classic_commit(group: ClassicGroup, event: CommitRequested, turn: Tur
         return
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    restart_session(group, member, turn)
+    restart_session(group, member, context)
 
 
 def commit_error(event: CommitRequested, code: ErrorCode) -> Body:
@@ -264,8 +266,8 @@ def delete(
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
             _add_tombstones(store, event.group_id, topic, partitions, decision)
-        answers = [{"partition_index": each, "error_code": code} for each in partitions]
-        topics.append({"name": topic, "partitions": answers})
+        responses = [{"partition_index": each, "error_code": code} for each in partitions]
+        topics.append({"name": topic, "partitions": responses})
     decision.respond(event.token, {"error_code": ErrorCode.NONE, "topics": topics})
 
 
@@ -291,7 +293,7 @@ def forget_topic(store: OffsetStore, event: TopicDeleted, decision: Decision) ->
                 decision.records.append(OffsetRecord(group_id, event.topic, partition, None))
 
 
-def expire(store: OffsetStore, group: Group, turn: Turn) -> bool:
+def expire(store: OffsetStore, group: Group, context: DecisionContext) -> bool:
     """Delete the expired offsets of a group; return whether none is left."""
     topics = store.topics(group.group_id)
     if not topics:
@@ -305,13 +307,13 @@ def expire(store: OffsetStore, group: Group, turn: Turn) -> bool:
         for partition, value in partitions.items():
             if (
                 is_subscribed
-                or not _is_expired(value, since, turn)
+                or not _is_expired(value, since, context)
                 or store.is_pending(group.group_id, topic, partition)
             ):
                 nothing_left = False
             else:
                 record = OffsetRecord(group.group_id, topic, partition, None)
-                turn.decision.records.append(record)
+                context.decision.records.append(record)
     return nothing_left and not store.has_pending(group.group_id)
 
 
@@ -332,8 +334,8 @@ def _retention_start(group: Group) -> Callable[[CommittedOffset], int] | None:
 
 
 def _is_expired(
-    value: CommittedOffset, since: Callable[[CommittedOffset], int], turn: Turn
+    value: CommittedOffset, since: Callable[[CommittedOffset], int], context: DecisionContext
 ) -> bool:
     if value.expire_timestamp_ms != NO_TIMESTAMP:
-        return turn.now_ms >= value.expire_timestamp_ms
-    return turn.now_ms - since(value) >= turn.settings.offsets_retention_ms
+        return context.now_ms >= value.expire_timestamp_ms
+    return context.now_ms - since(value) >= context.settings.offsets_retention_ms

@@ -67,20 +67,20 @@ class Edge(NamedTuple):
 
 
 class Cat(NamedTuple):
-    parts: tuple[Node, ...]
+    parts: tuple[PatternNode, ...]
 
 
 class Alt(NamedTuple):
-    parts: tuple[Node, ...]
+    parts: tuple[PatternNode, ...]
 
 
 class Repeat(NamedTuple):
-    part: Node
+    part: PatternNode
     low: int
     high: int | None
 
 
-Node = Chars | Edge | Cat | Alt | Repeat
+PatternNode = Chars | Edge | Cat | Alt | Repeat
 
 
 class Parser:
@@ -90,7 +90,7 @@ class Parser:
         self._fold = False
         self._depth = 0
 
-    def parse(self) -> Node:
+    def parse(self) -> PatternNode:
         node = self._pattern()
         if self._at < len(self._text):
             raise InvalidPattern("unexpected )")
@@ -101,7 +101,7 @@ class Parser:
     def _peek(self, count: int = 1) -> str:
         return self._text[self._at : self._at + count]
 
-    def _take(self) -> str:
+    def _next_character(self) -> str:
         if self._at >= len(self._text):
             raise InvalidPattern("it ends too early")
         self._at += 1
@@ -113,7 +113,7 @@ class Parser:
             return True
         return False
 
-    def _pattern(self) -> Node:
+    def _pattern(self) -> PatternNode:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise InvalidPattern("nested too deeply")
@@ -123,8 +123,8 @@ class Parser:
         self._depth -= 1
         return parts[0] if len(parts) == 1 else Alt(tuple(parts))
 
-    def _alternative(self) -> Node:
-        parts: list[Node] = []
+    def _alternative(self) -> PatternNode:
+        parts: list[PatternNode] = []
         while self._peek() not in ("", "|", ")"):
             if self._accept("\\Q"):
                 literal, _, rest = self._text[self._at :].partition("\\E")
@@ -136,7 +136,7 @@ class Parser:
                 parts.append(self._repeated(node))
         return Cat(tuple(parts))
 
-    def _repeated(self, node: Node) -> Node:
+    def _repeated(self, node: PatternNode) -> PatternNode:
         has_repeat = False
         while True:
             start = self._at
@@ -170,9 +170,9 @@ class Parser:
 
     # ----------------------------------------------------------------------------------- single
 
-    def _single(self) -> Node | None:
+    def _single(self) -> PatternNode | None:
         """Parse one element; return None for flags, which apply to what follows."""
-        character = self._take()
+        character = self._next_character()
         if character == "(":
             return self._group()
         if character == "[":
@@ -187,7 +187,7 @@ class Parser:
             raise InvalidPattern(f"missing argument to repetition operator: {character}")
         return self._literal(character)
 
-    def _literal(self, character: str) -> Node:
+    def _literal(self, character: str) -> PatternNode:
         return Chars(self._folded(_set(character)))
 
     def _folded(self, mask: int) -> int:
@@ -196,7 +196,7 @@ class Parser:
         letters = "".join(each for each in ALPHABET if BIT[each] & mask)
         return mask | _set(letters.swapcase())
 
-    def _group(self) -> Node | None:
+    def _group(self) -> PatternNode | None:
         fold = self._fold
         if self._accept("?"):
             if self._accept("P<") or (self._peek() == "<" and self._peek(2) not in ("<=", "<!")):
@@ -220,7 +220,7 @@ class Parser:
         """Parse flags up to `:` or `)`; return whether `)` ended it, so that they persist."""
         value = is_empty = True
         while True:
-            character = self._take()
+            character = self._next_character()
             if character == ")" and not is_empty:
                 return True
             if character == ":":
@@ -235,8 +235,8 @@ class Parser:
 
     # ----------------------------------------------------------------------------------- escapes
 
-    def _escape(self) -> Node:
-        character = self._take()
+    def _escape(self) -> PatternNode:
+        character = self._next_character()
         if character in "AzbB":
             return Edge({"A": "^", "z": "$"}.get(character, character))
         mask = self._perl(character)
@@ -244,7 +244,7 @@ class Parser:
 
     def _perl(self, character: str) -> int | None:
         if character in "pP":
-            name = self._take()
+            name = self._next_character()
             if name == "{":
                 name, closed, _ = self._text[self._at :].partition("}")
                 if not closed:
@@ -308,9 +308,9 @@ class Parser:
                 raise InvalidPattern(f"invalid character class range: [:{name}:]")
             self._at += len(name) + 2
             return ALL & ~mask if name.startswith("^") else mask
-        first = self._take()
+        first = self._next_character()
         if first == "\\":
-            escape = self._take()
+            escape = self._next_character()
             perl = self._perl(escape)
             if perl is not None:
                 return perl
@@ -318,9 +318,9 @@ class Parser:
         if self._peek() != "-" or self._peek(2) in ("-]", "-"):
             return _set(first)
         self._at += 1
-        last = self._take()
+        last = self._next_character()
         if last == "\\":
-            last = self._coded_character(self._take())
+            last = self._coded_character(self._next_character())
         if first > last:
             raise InvalidPattern(f"invalid character class range: {first}-{last}")
         return _set("".join(each for each in ALPHABET if first <= each <= last))

@@ -1,6 +1,6 @@
 """Rebalances of classic groups: collecting joins, starting generations, distributing assignments.
 
-    prepare ──► (members join) ──► complete_join ──► (leader syncs) ──► hand_out
+    prepare ──► (members join) ──► complete_join ──► (leader syncs) ──► distribute_assignment
        ▲             │ join timer       │ sync timer
        └─────────────┴──────────────────┘ a member is lost or changes
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.core.coordinator import Body, Token
 from ottla.core.group.classic import ClassicGroup, GroupState
+from ottla.core.group.context import DecisionContext
 from ottla.core.group.events import (
     EmptyGroupNotWritten,
     InitialDelayEnded,
@@ -22,9 +23,8 @@ from ottla.core.group.events import (
     SessionExpired,
     SyncTimedOut,
 )
-from ottla.core.group.member import Member
+from ottla.core.group.member import ClassicMember
 from ottla.core.group.records import GroupMetadata, GroupRecord
-from ottla.core.group.turn import Turn
 
 # ---------------------------------------------------------------------------------- response bodies
 
@@ -92,9 +92,12 @@ def sync_key(group: ClassicGroup) -> tuple[str, ...]:
 
 
 def restart_session(
-    group: ClassicGroup, member: Member, turn: Turn, timeout_ms: int | None = None
+    group: ClassicGroup,
+    member: ClassicMember,
+    context: DecisionContext,
+    timeout_ms: int | None = None,
 ) -> None:
-    turn.decision.start_timer(
+    context.decision.start_timer(
         session_key(group, member.member_id),
         member.session_timeout_ms if timeout_ms is None else timeout_ms,
         SessionExpired(None, group.group_id, member.member_id),
@@ -104,149 +107,157 @@ def restart_session(
 # --------------------------------------------------------------------------------------- members
 
 
-def remove_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def remove_member(group: ClassicGroup, member_id: str, context: DecisionContext) -> None:
     """Remove a member, and answer its delayed requests with UNKNOWN_MEMBER_ID.
 
     If its client is alive, it joins again.
     """
-    turn.decision.cancel_timer(session_key(group, member_id))
+    context.decision.cancel_timer(session_key(group, member_id))
     member = group.members.get(member_id)
     if member is not None:
         code = ErrorCode.UNKNOWN_MEMBER_ID
-        turn.decision.respond(group.take_join(member), join_error(code, ""))
-        turn.decision.respond(group.take_sync(member), sync_error(code))
+        context.decision.respond(group.pop_join(member), join_error(code, ""))
+        context.decision.respond(group.pop_sync(member), sync_error(code))
     group.remove(member_id)
 
 
-def park_join(group: ClassicGroup, member: Member, token: Token | None, turn: Turn) -> None:
+def delay_join(
+    group: ClassicGroup, member: ClassicMember, token: Token | None, context: DecisionContext
+) -> None:
     """Delay a JoinGroup. It replaces a delayed one, which the client no longer waits for."""
-    replaced = group.park_join(member, token)
+    replaced = group.delay_join(member, token)
     code = ErrorCode.REBALANCE_IN_PROGRESS
-    turn.decision.respond(replaced, join_error(code, member.member_id))
+    context.decision.respond(replaced, join_error(code, member.member_id))
 
 
 # -------------------------------------------------------------------------------------- rebalancing
 
 
-def rebalance(group: ClassicGroup, turn: Turn) -> None:
+def rebalance(group: ClassicGroup, context: DecisionContext) -> None:
     """React to a member that joined, left or changed."""
     if group.can_rebalance:
-        prepare(group, turn)
+        prepare(group, context)
     else:
-        complete_join_if_all_joined(group, turn)
+        complete_join_if_all_joined(group, context)
 
 
-def prepare(group: ClassicGroup, turn: Turn) -> None:
+def prepare(group: ClassicGroup, context: DecisionContext) -> None:
     if group.state is GroupState.COMPLETING_REBALANCE:
-        _send_back(group, turn)
+        _reject_syncs(group, context)
     group.pending_syncs.clear()
-    turn.decision.cancel_timer(sync_key(group))
+    context.decision.cancel_timer(sync_key(group))
     is_initial = group.state is GroupState.EMPTY
-    group.move_to(GroupState.PREPARING_REBALANCE, turn.now_ms)
+    group.move_to(GroupState.PREPARING_REBALANCE, context.now_ms)
     if is_initial:
-        delay_ms = turn.settings.initial_rebalance_delay_ms
+        delay_ms = context.settings.initial_rebalance_delay_ms
         remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.new_member_added = False
-        _wait_for_more(group, delay_ms, remaining_ms, turn)
+        _extend_initial_delay(group, delay_ms, remaining_ms, context)
     elif group.has_all_joined:
-        complete_join(group, turn)
+        complete_join(group, context)
     else:
-        _wait_for_joins(group, turn)
+        _wait_for_joins(group, context)
 
 
-def _send_back(group: ClassicGroup, turn: Turn) -> None:
+def _reject_syncs(group: ClassicGroup, context: DecisionContext) -> None:
     """Ask members to rejoin that wait for an assignment which will not come."""
     for member in group.members.values():
-        token = group.take_sync(member)
+        token = group.pop_sync(member)
         if token is not None:
-            turn.decision.respond(token, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
-            restart_session(group, member, turn)
+            context.decision.respond(token, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+            restart_session(group, member, context)
 
 
-def _wait_for_more(group: ClassicGroup, delay_ms: int, remaining_ms: int, turn: Turn) -> None:
+def _extend_initial_delay(
+    group: ClassicGroup, delay_ms: int, remaining_ms: int, context: DecisionContext
+) -> None:
     event = InitialDelayEnded(None, group.group_id, delay_ms, remaining_ms)
-    turn.decision.start_timer(join_key(group), delay_ms, event)
+    context.decision.start_timer(join_key(group), delay_ms, event)
 
 
-def _wait_for_joins(group: ClassicGroup, turn: Turn) -> None:
+def _wait_for_joins(group: ClassicGroup, context: DecisionContext) -> None:
     event = JoinTimedOut(None, group.group_id)
-    turn.decision.start_timer(join_key(group), group.rebalance_timeout_ms, event)
+    context.decision.start_timer(join_key(group), group.rebalance_timeout_ms, event)
 
 
-def end_initial_delay(group: ClassicGroup, event: InitialDelayEnded, turn: Turn) -> None:
+def end_initial_delay(
+    group: ClassicGroup, event: InitialDelayEnded, context: DecisionContext
+) -> None:
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     if group.new_member_added and event.remaining_ms:
         group.new_member_added = False
-        delay_ms = min(turn.settings.initial_rebalance_delay_ms, event.remaining_ms)
-        _wait_for_more(group, delay_ms, max(event.remaining_ms - event.delay_ms, 0), turn)
+        delay_ms = min(context.settings.initial_rebalance_delay_ms, event.remaining_ms)
+        _extend_initial_delay(group, delay_ms, max(event.remaining_ms - event.delay_ms, 0), context)
     else:
-        complete_join(group, turn)
+        complete_join(group, context)
 
 
-def complete_join_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
+def complete_join_if_all_joined(group: ClassicGroup, context: DecisionContext) -> None:
     """Complete the join phase if all members have joined and the initial delay is over."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
         and group.has_all_joined
     ):
-        complete_join(group, turn)
+        complete_join(group, context)
 
 
-def complete_join(group: ClassicGroup, turn: Turn) -> None:
+def complete_join(group: ClassicGroup, context: DecisionContext) -> None:
     """Start the next generation with the members that have joined.
 
     Static members stay even if they have not joined, until their session expires.
     """
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
-    turn.decision.cancel_timer(join_key(group))
+    context.decision.cancel_timer(join_key(group))
     absent = [each for each in group.members.values() if each.join_token is None]
     for member in absent:
         if not member.is_static:
-            remove_member(group, member.member_id, turn)
+            remove_member(group, member.member_id, context)
     if not group.members:
-        _become_empty(group, turn)
+        _become_empty(group, context)
     elif group.elect_joined_leader():
-        _begin_generation(group, turn)
+        _begin_generation(group, context)
     else:
-        _wait_for_joins(group, turn)
+        _wait_for_joins(group, context)
 
 
-def _become_empty(group: ClassicGroup, turn: Turn) -> None:
+def _become_empty(group: ClassicGroup, context: DecisionContext) -> None:
     value = GroupMetadata(
-        group.protocol_type or "", group.generation + 1, None, None, turn.now_ms, ()
+        group.protocol_type or "", group.generation + 1, None, None, context.now_ms, ()
     )
-    turn.decision.records.append(GroupRecord(group.group_id, value))
-    turn.decision.if_failed = EmptyGroupNotWritten(None, group.group_id, value.generation)
+    context.decision.records.append(GroupRecord(group.group_id, value))
+    context.decision.if_failed = EmptyGroupNotWritten(None, group.group_id, value.generation)
 
 
-def _begin_generation(group: ClassicGroup, turn: Turn) -> None:
-    group.begin_generation(turn.now_ms)
+def _begin_generation(group: ClassicGroup, context: DecisionContext) -> None:
+    group.begin_generation(context.now_ms)
     for member in group.members.values():
-        turn.decision.respond(group.take_join(member), joined(group, member.member_id))
-        restart_session(group, member, turn)
+        context.decision.respond(group.pop_join(member), joined(group, member.member_id))
+        restart_session(group, member, context)
         member.is_new = False
         group.pending_syncs[member.member_id] = None
-    turn.decision.start_timer(
+    context.decision.start_timer(
         sync_key(group),
         group.rebalance_timeout_ms,
         SyncTimedOut(None, group.group_id, group.generation),
     )
 
 
-def hand_out(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> None:
+def distribute_assignment(
+    group: ClassicGroup, assignments: dict[str, bytes], context: DecisionContext
+) -> None:
     """Write the leader's assignment, and send it to the members that wait for it.
 
     The group becomes Stable when the record is applied. Members that the leader left out have an
     empty assignment.
     """
-    value = group.metadata(turn.now_ms, assignments)
-    turn.decision.records.append(GroupRecord(group.group_id, value))
+    value = group.metadata(context.now_ms, assignments)
+    context.decision.records.append(GroupRecord(group.group_id, value))
     for member in group.members.values():
-        token = group.take_sync(member)
+        token = group.pop_sync(member)
         if token is not None:
             assignment = assignments.get(member.member_id, b"")
-            turn.decision.respond(token, synced(group, assignment))
-            restart_session(group, member, turn)
+            context.decision.respond(token, synced(group, assignment))
+            restart_session(group, member, context)

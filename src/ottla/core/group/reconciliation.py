@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.core.group.consumer_group import NOTHING, ConsumerMember
+from ottla.core.group.consumer_group import NO_PARTITIONS, ConsumerMember
 from ottla.core.group.consumer_records import Assignment, MemberState
 
 IsTaken = Callable[[bytes, int], bool]
@@ -79,7 +79,7 @@ def _step(
     for topic_id, partitions in gained.items():
         kept[topic_id] = kept.get(topic_id, frozenset()) | partitions
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    return _moved(member, target_epoch, state, kept, NOTHING)
+    return _moved(member, target_epoch, state, kept, NO_PARTITIONS)
 
 
 def _moved(

@@ -59,7 +59,7 @@ def tagged_fields(fields: dict[int, bytes]) -> bytes:
     return b"".join(parts)
 
 
-class Reader:
+class RecordReader:
     """Decoder for a key, or for a value after `version` has been called.
 
     Methods raise struct.error, IndexError or ValueError for malformed data. Loading many groups
@@ -120,14 +120,14 @@ class Reader:
 
     def nullable_string(self) -> str | None:
         size = self._uvarint() - 1 if self._flexible else self.int16()
-        return None if size < 0 else self._take(size).decode()
+        return None if size < 0 else self._read_bytes(size).decode()
 
     def blob(self) -> bytes:
-        return self._take(self._uvarint() - 1 if self._flexible else self.int32())
+        return self._read_bytes(self._uvarint() - 1 if self._flexible else self.int32())
 
     def nullable_blob(self) -> bytes | None:
         size = self._uvarint() - 1 if self._flexible else self.int32()
-        return None if size < 0 else self._take(size)
+        return None if size < 0 else self._read_bytes(size)
 
     def array_length(self) -> int:
         length = self._uvarint() - 1 if self._flexible else self.int32()
@@ -139,7 +139,7 @@ class Reader:
         return tuple([element() for _ in range(self.array_length())])
 
     def uuid(self) -> bytes:
-        return self._take(UUID_SIZE)
+        return self._read_bytes(UUID_SIZE)
 
     def tagged_fields(self) -> dict[int, bytes]:
         if not self._flexible:
@@ -147,7 +147,7 @@ class Reader:
         fields = {}
         for _ in range(self._uvarint()):
             tag = self._uvarint()
-            fields[tag] = self._take(self._uvarint())
+            fields[tag] = self._read_bytes(self._uvarint())
         return fields
 
     def peek_tagged_fields(self) -> dict[int, bytes]:
@@ -157,7 +157,7 @@ class Reader:
         self._position = position
         return fields
 
-    def _take(self, size: int) -> bytes:
+    def _read_bytes(self, size: int) -> bytes:
         start = self._position
         end = start + size
         if size < 0 or end > len(self._data):

@@ -43,7 +43,7 @@ from ottla.core.group.record_fields import (
     INT16,
     INT32,
     INT64,
-    Reader,
+    RecordReader,
     key_bytes,
     key_string,
     nullable_key_string,
@@ -133,7 +133,7 @@ def decode_record(key: bytes, value: bytes | None) -> GroupTopicRecord | None:
         ValueError: The record is malformed.
     """
     try:
-        reader = Reader(key)
+        reader = RecordReader(key)
         kind = reader.int16()
         if kind in OFFSET_KEYS:
             group_id, topic, partition = reader.string(), reader.string(), reader.int32()
@@ -175,7 +175,7 @@ def encode_offset(value: CommittedOffset) -> bytes:
 
 
 def decode_offset(data: bytes) -> CommittedOffset:
-    reader = Reader(data)
+    reader = RecordReader(data)
     version = reader.version(LAST_VERSION, FLEXIBLE_VERSION)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else NO_EPOCH
@@ -218,7 +218,7 @@ def encode_group(value: GroupMetadata) -> bytes:
 
 
 def decode_group(data: bytes) -> GroupMetadata:
-    reader = Reader(data)
+    reader = RecordReader(data)
     version = reader.version(LAST_VERSION, FLEXIBLE_VERSION)
     protocol_type = reader.string()
     generation = reader.int32()
@@ -232,7 +232,7 @@ def decode_group(data: bytes) -> GroupMetadata:
     )
 
 
-def _read_member(reader: Reader, version: int) -> MemberMetadata:
+def _read_member(reader: RecordReader, version: int) -> MemberMetadata:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()

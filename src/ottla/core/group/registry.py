@@ -36,7 +36,7 @@ class Groups(dict[str, Group]):
             return
         if group is None:
             group = self[record.group_id] = ClassicGroup(record.group_id)
-        group.adopt(record.value)
+        group.restore(record.value)
 
     def apply_consumer(self, record: ConsumerRecord) -> None:
         group = self.consumer(record.group_id)

@@ -15,7 +15,8 @@ from ottla.core.group import events, offsets
 from ottla.core.group.classic import ClassicGroup, GroupState
 from ottla.core.group.consumer_group import ConsumerGroup
 from ottla.core.group.consumer_rebalance import tombstones
-from ottla.core.group.described import described_classic, described_consumer, listed
+from ottla.core.group.context import DecisionContext
+from ottla.core.group.descriptions import described_classic, described_consumer, listed
 from ottla.core.group.members import Members
 from ottla.core.group.offset_store import OffsetStore
 from ottla.core.group.records import (
@@ -28,7 +29,6 @@ from ottla.core.group.records import (
 from ottla.core.group.registry import Group, Groups
 from ottla.core.group.settings import GroupSettings
 from ottla.core.group.topics import NoTopics, TopicsView
-from ottla.core.group.turn import Turn
 
 ConfigsOf = Callable[[str], Mapping[str, int]]
 """Function that returns the dynamic configs of a group."""
@@ -59,7 +59,7 @@ class GroupShard:
         self.groups = Groups()
         self.offsets = OffsetStore()
         self._members = Members(self.groups, self.offsets)
-        self._deciders: Mapping[type, Callable[[Any, Turn], None]] = {
+        self._deciders: Mapping[type, Callable[[Any, DecisionContext], None]] = {
             **self._members.deciders,
             events.CommitRequested: self._commit,
             events.OffsetsRequested: self._fetch,
@@ -78,8 +78,8 @@ class GroupShard:
         decision = Decision()
         group_id = event.key
         configs = {} if group_id is None else self._configs_of(group_id)
-        turn = Turn(now_ms, self.settings, decision, self._topics, configs)
-        self._deciders[type(event)](event, turn)
+        context = DecisionContext(now_ms, self.settings, decision, self._topics, configs)
+        self._deciders[type(event)](event, context)
         return decision
 
     def apply(self, record: GroupTopicRecord, offset: int, producer_id: int) -> None:
@@ -107,11 +107,11 @@ class GroupShard:
             if group_id not in self.groups:
                 self.groups[group_id] = ClassicGroup(group_id)
 
-        def turn_for(group_id: str) -> Turn:
+        def context_for(group_id: str) -> DecisionContext:
             configs = self._configs_of(group_id)
-            return Turn(now_ms, self.settings, decision, self._topics, configs)
+            return DecisionContext(now_ms, self.settings, decision, self._topics, configs)
 
-        self._members.loaded(turn_for, self.settings.max_size)
+        self._members.loaded(context_for, self.settings.max_size)
         return decision
 
     def unload(self) -> list[Token]:
@@ -121,32 +121,34 @@ class GroupShard:
 
     # -------------------------------------------------------------------------------------- offsets
 
-    def _commit(self, event: events.CommitRequested, turn: Turn) -> None:
-        offsets.commit(self.groups.get(event.group_id), event, turn)
+    def _commit(self, event: events.CommitRequested, context: DecisionContext) -> None:
+        offsets.commit(self.groups.get(event.group_id), event, context)
 
-    def _fetch(self, event: events.OffsetsRequested, turn: Turn) -> None:
+    def _fetch(self, event: events.OffsetsRequested, context: DecisionContext) -> None:
         group = self.groups.get(event.group_id)
-        offsets.fetch(self.offsets, group, event, turn.decision)
+        offsets.fetch(self.offsets, group, event, context.decision)
 
-    def _delete_offsets(self, event: events.OffsetDeleteRequested, turn: Turn) -> None:
-        offsets.delete(self.offsets, self.groups.get(event.group_id), event, turn.decision)
+    def _delete_offsets(
+        self, event: events.OffsetDeleteRequested, context: DecisionContext
+    ) -> None:
+        offsets.delete(self.offsets, self.groups.get(event.group_id), event, context.decision)
 
-    def _forget_topic(self, event: events.TopicDeleted, turn: Turn) -> None:
-        turn.decision.is_atomic = False
-        offsets.forget_topic(self.offsets, event, turn.decision)
+    def _forget_topic(self, event: events.TopicDeleted, context: DecisionContext) -> None:
+        context.decision.is_atomic = False
+        offsets.forget_topic(self.offsets, event, context.decision)
 
-    def _check_retention(self, event: events.RetentionChecked, turn: Turn) -> None:
-        turn.decision.is_atomic = False
+    def _check_retention(self, event: events.RetentionChecked, context: DecisionContext) -> None:
+        context.decision.is_atomic = False
         for group_id in event.group_ids:
             group = self.groups.get(group_id)
-            if group is None or not offsets.expire(self.offsets, group, turn):
+            if group is None or not offsets.expire(self.offsets, group, context):
                 continue
             if _is_empty(group) and not (isinstance(group, ClassicGroup) and group.pending_joins):
-                _add_tombstones(group, turn)
+                _add_tombstones(group, context)
 
     # --------------------------------------------------------------------------------- whole groups
 
-    def _describe(self, event: events.DescribeRequested, turn: Turn) -> None:
+    def _describe(self, event: events.DescribeRequested, context: DecisionContext) -> None:
         # DescribeGroups covers only classic groups; ConsumerGroupDescribe describes the others.
         group = self.groups.get(event.group_id)
         body: Body = {"group_id": event.group_id, "group_state": GroupState.DEAD.value}
@@ -156,12 +158,14 @@ class GroupShard:
             body["error_message"] = f"Group {event.group_id} not found."
         else:
             body["error_message"] = f"Group {event.group_id} is not a classic group."
-        turn.decision.respond(event.token, body)
+        context.decision.respond(event.token, body)
 
-    def _describe_consumer(self, event: events.ConsumerDescribeRequested, turn: Turn) -> None:
+    def _describe_consumer(
+        self, event: events.ConsumerDescribeRequested, context: DecisionContext
+    ) -> None:
         group = self.groups.get(event.group_id)
         if isinstance(group, ConsumerGroup):
-            turn.decision.respond(event.token, described_consumer(group, turn))
+            context.decision.respond(event.token, described_consumer(group, context))
             return
         reason = "not found" if group is None else "is not a consumer group"
         body: Body = {
@@ -169,18 +173,18 @@ class GroupShard:
             "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
             "error_message": f"Group {event.group_id} {reason}.",
         }
-        turn.decision.respond(event.token, body)
+        context.decision.respond(event.token, body)
 
-    def _list(self, event: events.ListRequested, turn: Turn) -> None:
+    def _list(self, event: events.ListRequested, context: DecisionContext) -> None:
         groups = []
         for group in self.groups.values():
             body = listed(group)
             has_state = not event.states or body["group_state"].lower() in event.states
             if has_state and (not event.types or body["group_type"] in event.types):
                 groups.append(body)
-        turn.decision.respond(event.token, {"groups": groups})
+        context.decision.respond(event.token, {"groups": groups})
 
-    def _delete(self, event: events.DeleteRequested, turn: Turn) -> None:
+    def _delete(self, event: events.DeleteRequested, context: DecisionContext) -> None:
         group = self.groups.get(event.group_id)
         code = ErrorCode.NONE
         if group is None:
@@ -188,9 +192,9 @@ class GroupShard:
         elif not _is_empty(group):
             code = ErrorCode.NON_EMPTY_GROUP
         else:
-            offsets.delete_all(self.offsets, event.group_id, turn.decision)
-            _add_tombstones(group, turn)
-        turn.decision.respond(event.token, {"group_id": event.group_id, "error_code": code})
+            offsets.delete_all(self.offsets, event.group_id, context.decision)
+            _add_tombstones(group, context)
+        context.decision.respond(event.token, {"group_id": event.group_id, "error_code": code})
 
 
 def _is_empty(group: Group) -> bool:
@@ -199,8 +203,8 @@ def _is_empty(group: Group) -> bool:
     return group.state is GroupState.EMPTY
 
 
-def _add_tombstones(group: Group, turn: Turn) -> None:
+def _add_tombstones(group: Group, context: DecisionContext) -> None:
     if isinstance(group, ConsumerGroup):
-        turn.decision.records += tombstones(group)
+        context.decision.records += tombstones(group)
     else:
-        turn.decision.records.append(GroupRecord(group.group_id, None))
+        context.decision.records.append(GroupRecord(group.group_id, None))

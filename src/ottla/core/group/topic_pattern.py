@@ -18,8 +18,8 @@ from ottla.core.group.pattern_syntax import (
     Chars,
     Edge,
     InvalidPattern,
-    Node,
     Parser,
+    PatternNode,
     Repeat,
 )
 
@@ -82,7 +82,7 @@ class TopicPattern:
         while pending:
             state = pending.pop()
             edge = self._edges[state]
-            if self._chars[state] is not None or (edge and not _holds(edge, before, after)):
+            if self._chars[state] is not None or (edge and not _edge_matches(edge, before, after)):
                 continue
             for successor in self._next[state]:
                 if not found >> successor & 1:
@@ -92,7 +92,7 @@ class TopicPattern:
 
     # --------------------------------------------------------------------------------- building
 
-    def _build(self, node: Node, then: int) -> int:
+    def _build(self, node: PatternNode, then: int) -> int:
         """Return the start state of an automaton that matches `node` and ends in state `then`."""
         match node:
             case Chars(mask):
@@ -108,7 +108,7 @@ class TopicPattern:
             case Repeat(part, low, high):
                 return self._build_repeat(part, low, high, then)
 
-    def _build_repeat(self, part: Node, low: int, high: int | None, then: int) -> int:
+    def _build_repeat(self, part: PatternNode, low: int, high: int | None, then: int) -> int:
         if high is None:
             loop = self._state(None, None, ())
             self._next[loop] = (self._build(part, loop), then)
@@ -139,7 +139,7 @@ def _bits(states: int) -> list[int]:
     return found
 
 
-def _holds(edge: str, before: str, after: str) -> bool:
+def _edge_matches(edge: str, before: str, after: str) -> bool:
     if edge == "^":
         return not before
     if edge == "$":

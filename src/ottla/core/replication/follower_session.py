@@ -19,7 +19,7 @@ PartitionId: TypeAlias = tuple[bytes, int]
 """A partition, as (topic id, index)."""
 
 
-class Question(NamedTuple):
+class FetchParams(NamedTuple):
     """The fetch parameters of one partition."""
 
     leader_epoch: int
@@ -30,10 +30,10 @@ class Question(NamedTuple):
     max_bytes: int
 
 
-class Request(NamedTuple):
+class SessionRequest(NamedTuple):
     session_id: int
     epoch: int
-    asked: Mapping[PartitionId, Question]
+    changed: Mapping[PartitionId, FetchParams]
     forgotten: list[PartitionId]
 
 
@@ -43,47 +43,47 @@ class FollowerSession:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._known: Mapping[PartitionId, Question] = {}
-        self._asking: Mapping[PartitionId, Question] = {}
+        self._known: Mapping[PartitionId, FetchParams] = {}
+        self._in_flight: Mapping[PartitionId, FetchParams] = {}
 
     @property
     def is_open(self) -> bool:
         return self._id != NO_SESSION
 
-    def request(self, wanted: Mapping[PartitionId, Question]) -> Request:
+    def request(self, wanted: Mapping[PartitionId, FetchParams]) -> SessionRequest:
         """Return the request to send in order to fetch the wanted partitions.
 
         Args:
             wanted: All partitions to fetch, with their parameters.
         """
-        self._asking = dict(wanted)
+        self._in_flight = dict(wanted)
         if not self.is_open:
-            return Request(NO_SESSION, INITIAL_EPOCH, wanted, [])
+            return SessionRequest(NO_SESSION, INITIAL_EPOCH, wanted, [])
         known = self._known
-        asked = {
-            each: question
-            for each, question in wanted.items()
-            if (before := known.get(each)) is not question and before != question
+        changed = {
+            each: params
+            for each, params in wanted.items()
+            if (before := known.get(each)) is not params and before != params
         }
         is_all = known.keys() <= wanted.keys()
         forgotten = [] if is_all else [each for each in known if each not in wanted]
-        return Request(self._id, self._epoch, asked, forgotten)
+        return SessionRequest(self._id, self._epoch, changed, forgotten)
 
-    def answered(self, session_id: int) -> None:
+    def on_response(self, session_id: int) -> None:
         """Handle a response.
 
         Args:
             session_id: The session id in the response; 0 if the leader keeps no session.
         """
         if session_id == NO_SESSION:
-            self.lost()
+            self.reset()
             return
         is_same = session_id == self._id
         self._epoch = 1 if not is_same or self._epoch >= MAX_EPOCH else self._epoch + 1
         self._id = session_id
-        self._known = self._asking
+        self._known = self._in_flight
 
-    def lost(self) -> None:
+    def reset(self) -> None:
         """Reset the session after a lost response, or if the leader does not know the session."""
         self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         self._known = {}

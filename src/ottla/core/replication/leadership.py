@@ -125,7 +125,7 @@ class Leadership:
         return self._pending is not None
 
     @property
-    def is_alone(self) -> bool:
+    def is_sole_isr_member(self) -> bool:
         """Whether other replicas exist, but none is in the committed or pending ISR.
 
         No follower's fetches then show whether another broker has become leader by an unclean
@@ -140,7 +140,7 @@ class Leadership:
 
     # ------------------------------------------------------------------------------- metadata store
 
-    def take(self, state: PartitionState, now: float) -> None:
+    def apply_state(self, state: PartitionState, now: float) -> None:
         """Apply the partition state in the image.
 
         A newer state of this leader epoch settles the pending change, whatever its outcome.
@@ -169,11 +169,11 @@ class Leadership:
         self._pending = Proposal(dict(isr), joining, self.partition_epoch)
         return self._pending
 
-    def refused(self, proposal: Proposal) -> None:
+    def rejected(self, proposal: Proposal) -> None:
         """Drop a change that the store has definitely not made.
 
-        A change with an unknown outcome stays pending until `take` settles it. Does nothing if
-        another change is pending by now.
+        A change with an unknown outcome stays pending until `apply_state` settles it. Does
+        nothing if another change is pending by now.
         """
         if self._pending is proposal:
             self._pending = None
@@ -232,7 +232,7 @@ class Leadership:
         known.caught_up_at, known.leader_end_at_fetch = now, leader_end
         return True
 
-    def heard_since(self) -> float:
+    def followed_since(self) -> float:
         """Return a time at which all members of the maximal ISR still followed this leader.
 
         A member followed the leader at the time of a fetch if it fetched again after the response.
@@ -242,17 +242,17 @@ class Leadership:
         Returns:
             The time, or NEVER if a member has not fetched twice or there is no other member.
         """
-        if self.is_alone:
+        if self.is_sole_isr_member:
             return NEVER
-        heard = float("inf")
+        followed_since = float("inf")
         pending = {} if self._pending is None else self._pending.isr
         for member, incarnation in (*self._committed.items(), *pending.items()):
             if member != self.broker_id:
                 known = self._followers.get(member)
                 if known is None or known.incarnation != incarnation:
                     return NEVER
-                heard = min(heard, known.followed_at)
-        return heard
+                followed_since = min(followed_since, known.followed_at)
+        return followed_since
 
     def advance(self, leader_end: int) -> bool:
         """Advance the high watermark.
@@ -280,13 +280,13 @@ class Leadership:
         self.high_watermark = least
         return True
 
-    def grants(self, min_insync: int) -> bool:
+    def has_min_isr(self, min_insync: int) -> bool:
         """Return whether acks=all can be granted; if not, the error is NOT_ENOUGH_REPLICAS."""
         return len(self._committed) >= min_insync
 
     # ------------------------------------------------------------------------------------ decisions
 
-    def shrunk(self, now: float, max_lag_s: float) -> dict[int, int] | None:
+    def shrunk_isr(self, now: float, max_lag_s: float) -> dict[int, int] | None:
         """Return the ISR without members that lag for more than `max_lag_s`; None for no change."""
         if self._pending is not None:
             return None
@@ -303,7 +303,7 @@ class Leadership:
             return False
         return now - known.caught_up_at <= max_lag_s
 
-    def expanded(self, follower: int) -> dict[int, int] | None:
+    def expanded_isr(self, follower: int) -> dict[int, int] | None:
         """Return the ISR with the follower if it qualifies (rule 3); None for no change."""
         known = self._followers.get(follower)
         if self._pending is not None or known is None or follower not in self._replicas:

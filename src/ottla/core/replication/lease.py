@@ -44,7 +44,7 @@ class Lease:
         return self.duration_s / RENEWALS_PER_LEASE
 
 
-class Observed(NamedTuple):
+class LeaseObservation(NamedTuple):
     at: float
     version: int
     """Version of the lease's node. A change that relies on the lease having expired is committed
@@ -56,23 +56,23 @@ class LeaseWatch:
     """All leases from an observer's point of view: when each last renewal was observed."""
 
     duration_s: float
-    _observed: dict[int, Observed] = field(default_factory=dict)
+    _observed: dict[int, LeaseObservation] = field(default_factory=dict)
 
     def observed(self, broker: int, now: float, version: int) -> None:
         """Record the version of a broker's lease node, and the time if the version is new."""
         known = self._observed.get(broker)
         if known is None or known.version != version:
-            self._observed[broker] = Observed(now, version)
+            self._observed[broker] = LeaseObservation(now, version)
 
     def released(self, broker: int, version: int) -> None:
         """Record that a broker gave up its lease, which therefore counts as expired."""
-        self._observed[broker] = Observed(float("-inf"), version)
+        self._observed[broker] = LeaseObservation(float("-inf"), version)
 
-    def begin_anew(self, now: float) -> None:
+    def restart_expiry(self, now: float) -> None:
         """Restart counting after the observer was cut off and may have missed renewals."""
         for broker, (at, version) in self._observed.items():
             if at > float("-inf"):
-                self._observed[broker] = Observed(max(at, now), version)
+                self._observed[broker] = LeaseObservation(max(at, now), version)
 
     def expired(self, now: float) -> dict[int, int]:
         """Return the brokers whose lease has certainly expired, with the version of its node."""

@@ -1,7 +1,7 @@
 """Events of the transaction coordinator: requests, timeouts and progress.
 
 Requests carry a token for the response. An event carries a new producer id if the shard needs one
-(`TransactionShard.wants_producer_id`).
+(`TransactionShard.needs_producer_id`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
-from ottla.core.coordinator import Producer, Token
+from ottla.core.coordinator import ProducerIdAndEpoch, Token
 from ottla.core.txn.records import NO_PRODUCER_ID, TransactionState
 
 
@@ -36,7 +36,7 @@ class TransactionEvent:
 @dataclass(slots=True)
 class InitRequested(TransactionEvent):
     timeout_ms: int
-    expected: Producer | None = None
+    expected: ProducerIdAndEpoch | None = None
     """The producer's current id and epoch (KIP-360), or None if it has just started."""
     two_phase_commit: bool = False
     keep_prepared: bool = False
@@ -45,7 +45,7 @@ class InitRequested(TransactionEvent):
 
 @dataclass(slots=True)
 class AddPartitionsRequested(TransactionEvent):
-    producer: Producer
+    producer: ProducerIdAndEpoch
     partitions: frozenset[TopicPartition]
     client_version: int = 0
     """Transaction version; in 2, partitions are added just before the first write to them."""
@@ -55,13 +55,13 @@ class AddPartitionsRequested(TransactionEvent):
 class VerifyRequested(TransactionEvent):
     """Transaction verification: check that the partitions are part of the transaction."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(slots=True)
 class EndRequested(TransactionEvent):
-    producer: Producer
+    producer: ProducerIdAndEpoch
     commit: bool
     client_version: int = 0
     new_producer_id: int = NO_PRODUCER_ID
@@ -103,7 +103,7 @@ class ListRequested:
 class TimeoutPassed(TransactionEvent):
     """A transaction has been open for longer than its timeout and must be aborted."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
     new_producer_id: int = NO_PRODUCER_ID
 
 
@@ -125,11 +125,11 @@ class MarkersDue(TransactionEvent):
 class MarkersWritten(TransactionEvent):
     """All partitions of a transaction have its marker."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
 
 
 @dataclass(slots=True)
 class CompletionNotWritten(TransactionEvent):
     """All markers are written, but the Complete record could not be, and must be retried."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch

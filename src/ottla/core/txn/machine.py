@@ -45,7 +45,7 @@ Deviations
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.core.coordinator import Producer
+from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.txn.events import AddPartitionsRequested, EndRequested, InitRequested
 from ottla.core.txn.records import (
     NO_EPOCH,
@@ -56,7 +56,7 @@ from ottla.core.txn.records import (
 )
 
 LAST_EPOCH = 2**15 - 1
-NEVER_MS = 2**31 - 1
+NO_TIMEOUT_MS = 2**31 - 1
 """Timeout of transactions that an external coordinator decides (KIP-939)."""
 EPOCH_BUMP_VERSION = 2
 
@@ -92,7 +92,7 @@ def begin_producer(known: Transaction | None, event: InitRequested, now_ms: int)
     It is Empty with a new epoch. If a transaction is ongoing, it is PrepareAbort instead, and the
     producer must retry.
     """
-    timeout_ms = NEVER_MS if event.two_phase_commit else event.timeout_ms
+    timeout_ms = NO_TIMEOUT_MS if event.two_phase_commit else event.timeout_ms
     if known is None:
         if event.new_producer_id == NO_PRODUCER_ID:
             raise _concurrent()
@@ -100,9 +100,9 @@ def begin_producer(known: Transaction | None, event: InitRequested, now_ms: int)
     if known.state in PREPARED:
         raise _concurrent()
     expected = event.expected
-    if expected is not None and not _may_be(known, expected):
+    if expected is not None and not _is_current_or_previous(known, expected):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    current = Producer(known.producer_id, known.producer_epoch)
+    current = ProducerIdAndEpoch(known.producer_id, known.producer_epoch)
     if known.state is _S.ONGOING:
         if expected is not None and (expected.id != current.id or expected.epoch < current.epoch):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
@@ -127,7 +127,7 @@ def begin_producer(known: Transaction | None, event: InitRequested, now_ms: int)
     )
 
 
-def _may_be(known: Transaction, expected: Producer) -> bool:
+def _is_current_or_previous(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
     """Return whether `expected` may be the producer of this transactional id.
 
     It has the current producer id, or it used up the epochs of the previous one and did not get the
@@ -138,7 +138,7 @@ def _may_be(known: Transaction, expected: Producer) -> bool:
     )
 
 
-def _next_epoch(known: Transaction, expected: Producer | None) -> tuple[int, int]:
+def _next_epoch(known: Transaction, expected: ProducerIdAndEpoch | None) -> tuple[int, int]:
     """Return the epoch to assign, and the previous one if the same producer had it."""
     epoch = known.producer_epoch
     if expected is None:
@@ -175,7 +175,7 @@ def abort_with_fence(ongoing: Transaction, new_producer_id: int, now_ms: int) ->
 # --------------------------------------------------------------------------------------- partitions
 
 
-def _check_producer(known: Transaction | None, producer: Producer) -> Transaction:
+def _check_producer(known: Transaction | None, producer: ProducerIdAndEpoch) -> Transaction:
     """Return the transaction if `producer` may change it now.
 
     Raises:
@@ -212,7 +212,7 @@ def add_partitions(
 
 
 def verify_partition(
-    known: Transaction | None, producer: Producer, partition: tuple[str, int]
+    known: Transaction | None, producer: ProducerIdAndEpoch, partition: tuple[str, int]
 ) -> None:
     """Check that the partition is part of the producer's transaction.
 
@@ -281,7 +281,7 @@ def _end_with_bump(known: Transaction, event: EndRequested, now_ms: int) -> Tran
     return _bumped_decision(known, event, now_ms)
 
 
-def _is_retry(known: Transaction, producer: Producer) -> bool:
+def _is_retry(known: Transaction, producer: ProducerIdAndEpoch) -> bool:
     """Return whether `producer` has the identity from before version 2 ended its transaction."""
     if known.client_version < EPOCH_BUMP_VERSION:
         return False
@@ -331,11 +331,11 @@ def complete(prepared: Transaction, now_ms: int) -> Transaction:
     )
 
 
-def producer_after(prepared: Transaction) -> Producer:
+def producer_after(prepared: Transaction) -> ProducerIdAndEpoch:
     """Return the producer's id and epoch after the transaction has been completed."""
     if prepared.next_producer_id != NO_PRODUCER_ID:
-        return Producer(prepared.next_producer_id, 0)
-    return Producer(prepared.producer_id, prepared.producer_epoch)
+        return ProducerIdAndEpoch(prepared.next_producer_id, 0)
+    return ProducerIdAndEpoch(prepared.producer_id, prepared.producer_epoch)
 
 
 # ----------------------------------------------------------------------------------------- timeouts
@@ -344,7 +344,7 @@ def producer_after(prepared: Transaction) -> Producer:
 def is_timed_out(transaction: Transaction, now_ms: int) -> bool:
     return (
         transaction.state is _S.ONGOING
-        and transaction.timeout_ms != NEVER_MS
+        and transaction.timeout_ms != NO_TIMEOUT_MS
         and transaction.start_ms + transaction.timeout_ms < now_ms
     )
 

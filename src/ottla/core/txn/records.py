@@ -211,7 +211,7 @@ class _Reader:
 
     def string(self) -> str:
         size = self._uvarint() - 1 if self.is_flexible else self.number(_INT16)
-        return str(self._take(size), "utf-8")
+        return str(self._read_bytes(size), "utf-8")
 
     def partitions(self) -> list[TopicPartition]:
         found = []
@@ -228,7 +228,7 @@ class _Reader:
         fields = {}
         for _ in range(self._uvarint()):
             tag = self._uvarint()
-            fields[tag] = bytes(self._take(self._uvarint()))
+            fields[tag] = bytes(self._read_bytes(self._uvarint()))
         return fields
 
     def _array_length(self) -> int:
@@ -242,7 +242,7 @@ class _Reader:
         value, self._position = decode_uvarint(self._data, self._position)
         return value
 
-    def _take(self, size: int) -> memoryview:
+    def _read_bytes(self, size: int) -> memoryview:
         start, end = self._position, self._position + size
         if size < 0 or end > len(self._data):
             raise ValueError(f"a field of {size} bytes does not fit into the record")

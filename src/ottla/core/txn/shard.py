@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
-from ottla.core.coordinator import Body, Decision, Producer, Token
+from ottla.core.coordinator import Body, Decision, ProducerIdAndEpoch, Token
 from ottla.core.txn import events, machine
 from ottla.core.txn.records import (
     NO_EPOCH,
@@ -32,7 +32,7 @@ class WriteMarkers(NamedTuple):
     """A request to write the markers of a transaction to its partitions."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     commit: bool
     partitions: frozenset[TopicPartition]
     client_version: int = 0
@@ -104,7 +104,7 @@ class TransactionShard:
 
     # -------------------------------------------------------------------------------------- queries
 
-    def wants_producer_id(self, event: events.NewIdEvent) -> bool:
+    def needs_producer_id(self, event: events.NewIdEvent) -> bool:
         """Return whether the event, if decided now, needs a new producer id."""
         known = self.transactions.get(event.transactional_id)
         if known is None:
@@ -134,7 +134,7 @@ class TransactionShard:
         )
         decision.records.append(TransactionRecord(transactional_id, value))
 
-    def _ask_for_markers(
+    def _request_markers(
         self, transactional_id: str, prepared: Transaction, decision: Decision
     ) -> None:
         decision.respond(
@@ -158,10 +158,10 @@ class TransactionShard:
         if value.state is TransactionState.PREPARE_ABORT:
             body: Body = {"error_code": ErrorCode.CONCURRENT_TRANSACTIONS}
             decision.respond(event.token, body)
-            self._ask_for_markers(event.transactional_id, value, decision)
+            self._request_markers(event.transactional_id, value, decision)
         else:
             decision.respond(
-                event.token, _identity(Producer(value.producer_id, value.producer_epoch))
+                event.token, _identity(ProducerIdAndEpoch(value.producer_id, value.producer_epoch))
             )
 
     def _check_init(self, event: events.InitRequested) -> None:
@@ -202,7 +202,7 @@ class TransactionShard:
             return
         self._write(event.transactional_id, value, decision)
         decision.respond(event.token, _identity(machine.producer_after(value)))
-        self._ask_for_markers(event.transactional_id, value, decision)
+        self._request_markers(event.transactional_id, value, decision)
 
     def _markers_written(
         self, event: events.MarkersWritten, now_ms: int, decision: Decision
@@ -219,13 +219,13 @@ class TransactionShard:
     ) -> None:
         # Retry only the record: writing the markers again would append a batch to each log.
         transactional_id = event.transactional_id
-        again = events.MarkersWritten(None, transactional_id, event.producer)
-        decision.start_timer((transactional_id, "completion"), COMPLETION_RETRY_MS, again)
+        retry = events.MarkersWritten(None, transactional_id, event.producer)
+        decision.start_timer((transactional_id, "completion"), COMPLETION_RETRY_MS, retry)
 
     def _markers_due(self, event: events.MarkersDue, now_ms: int, decision: Decision) -> None:
         known = self._prepared(event.transactional_id)
         if known is not None:
-            self._ask_for_markers(event.transactional_id, known, decision)
+            self._request_markers(event.transactional_id, known, decision)
 
     def _prepared(self, transactional_id: str) -> Transaction | None:
         known = self.transactions.get(transactional_id)
@@ -240,7 +240,7 @@ class TransactionShard:
         ):
             value = machine.abort_with_fence(known, event.new_producer_id, now_ms)
             self._write(event.transactional_id, value, decision)
-            self._ask_for_markers(event.transactional_id, value, decision)
+            self._request_markers(event.transactional_id, value, decision)
 
     def _id_expired(self, event: events.IdExpired, now_ms: int, decision: Decision) -> None:
         known = self.transactions.get(event.transactional_id)
@@ -292,11 +292,11 @@ class TransactionShard:
         )
 
 
-def _producer(transaction: Transaction) -> Producer:
-    return Producer(transaction.producer_id, transaction.producer_epoch)
+def _producer(transaction: Transaction) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
 
 
-def _identity(producer: Producer) -> Body:
+def _identity(producer: ProducerIdAndEpoch) -> Body:
     return {
         "error_code": ErrorCode.NONE,
         "producer_id": producer.id,

@@ -73,7 +73,7 @@ class MemberAddress(NamedTuple):
     election_port: int
 
 
-class Member:
+class EnsembleMember:
     """One ZooKeeper server.
 
     Args:
@@ -137,28 +137,28 @@ class Member:
         deadline = time.monotonic() + timeout_s
         while not self.is_serving():
             if not self.is_running:
-                raise UserError(f"ZooKeeper server {self.number} exited: {self._last_words()}")
+                raise UserError(f"ZooKeeper server {self.number} exited: {self._log_tail()}")
             if time.monotonic() > deadline:
                 raise UserError(
                     f"ZooKeeper server {self.number} did not become ready within {timeout_s:g} "
-                    f"s: {self._last_words()}"
+                    f"s: {self._log_tail()}"
                 )
             time.sleep(POLL_S)
 
     def is_serving(self) -> bool:
         """Return whether the server is part of a quorum, or ready as a standalone server."""
-        answer = self.ask("srvr")
-        return answer.startswith("Zookeeper version") and "Mode:" in answer
+        response = self.four_letter_command("srvr")
+        return response.startswith("Zookeeper version") and "Mode:" in response
 
-    def ask(self, word: str) -> str:
+    def four_letter_command(self, command: str) -> str:
         """Send one of ZooKeeper's four-letter commands; return '' if the server is down."""
         try:
             with socket.create_connection((self.address.host, self.address.client_port), 1) as peer:
-                peer.sendall(word.encode())
-                answer = b""
+                peer.sendall(command.encode())
+                response = b""
                 while data := peer.recv(65536):
-                    answer += data
-                return answer.decode("utf-8", "replace")
+                    response += data
+                return response.decode("utf-8", "replace")
         except OSError:
             return ""
 
@@ -216,7 +216,7 @@ class Member:
             ]
         return lines
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         try:
             lines = (self.directory / "member.log").read_text("utf-8", "replace").splitlines()
         except OSError:

@@ -138,7 +138,7 @@ class ReplyHeader(NamedTuple):
     error: int
 
 
-class Event(NamedTuple):
+class WatchEvent(NamedTuple):
     type: int
     state: int
     path: str
@@ -219,11 +219,11 @@ def read_reply_header(payload: bytes) -> tuple[ReplyHeader, int]:
     return ReplyHeader(*_REPLY.unpack_from(payload)), _REPLY.size
 
 
-def read_event(payload: bytes, position: int) -> Event:
+def read_event(payload: bytes, position: int) -> WatchEvent:
     (kind,) = _INT.unpack_from(payload, position)
     (state,) = _INT.unpack_from(payload, position + 4)
     path, _ = _read_buffer(payload, position + 8)
-    return Event(kind, state, (path or b"").decode())
+    return WatchEvent(kind, state, (path or b"").decode())
 
 
 def read_data(payload: bytes, position: int) -> tuple[bytes, Stat]:

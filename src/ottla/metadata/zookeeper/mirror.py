@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ottla.base.metadata import Change, Node
 from ottla.metadata.zookeeper import jute
-from ottla.metadata.zookeeper.jute import Event, EventType, OpCode, ZkCode, ZkError
+from ottla.metadata.zookeeper.jute import EventType, OpCode, WatchEvent, ZkCode, ZkError
 from ottla.metadata.zookeeper.session import ConnectionLoss, Reply, ZooKeeperSession
 
 MAX_OUTSTANDING_READS = 500
@@ -46,7 +46,7 @@ class Mirror:
         self.revision = 0
         """The zxid up to which all changes have been reported."""
         self._seen_zxid = 0
-        self._told_zxid = 0
+        self._reported_zxid = 0
         self._loading = False
         self._seen_while_loading: set[str] = set()
 
@@ -77,7 +77,7 @@ class Mirror:
         finally:
             self._loading = False
         if not self._outstanding:  # otherwise the last outstanding read reports the changes
-            self._tell()
+            self._notify()
 
     async def _read_below(self, paths: list[str], found: set[str]) -> None:
         """Read nodes breadth-first, with a bounded number of outstanding reads."""
@@ -100,7 +100,7 @@ class Mirror:
                 continue
             data, stat = jute.read_data(reply.payload, reply.position)
             found.add(path)
-            self._take(path, data, stat.version, stat.mzxid)
+            self._store_node(path, data, stat.version, stat.mzxid)
             if stat.child_count:
                 parents.append(path)
         listings = [
@@ -121,7 +121,7 @@ class Mirror:
 
     # --------------------------------------------------------------------------------------- events
 
-    def on_event(self, event: Event, zxid: int) -> None:
+    def on_event(self, event: WatchEvent, zxid: int) -> None:
         """Handle a watch event. Events for paths outside of the root are ignored."""
         if event.path != self.root and not event.path.startswith(self.root + "/"):
             return
@@ -149,13 +149,13 @@ class Mirror:
         if error is None:
             reply = done.result()
             data, stat = jute.read_data(reply.payload, reply.position)
-            self._take(path, data, stat.version, stat.mzxid)
+            self._store_node(path, data, stat.version, stat.mzxid)
             if self._loading:
                 self._seen_while_loading.add(path)
         elif isinstance(error, ZkError) and error.code == ZkCode.NO_NODE:
             self._forget(path)
         if not self._outstanding and not self._loading:
-            self._tell()
+            self._notify()
 
     def committed(self, zxid: int) -> None:
         """Handle a commit of this session.
@@ -165,11 +165,11 @@ class Mirror:
         """
         self._seen_zxid = max(self._seen_zxid, zxid)
         if not self._outstanding and not self._loading:
-            self._tell()
+            self._notify()
 
     # ------------------------------------------------------------------------------------- applying
 
-    def _take(self, path: str, data: bytes, version: int, mzxid: int) -> None:
+    def _store_node(self, path: str, data: bytes, version: int, mzxid: int) -> None:
         known = self._known.get(path)
         if not data or (known is not None and known.mzxid >= mzxid):
             return
@@ -181,11 +181,11 @@ class Mirror:
         if self._known.pop(path, None) is not None:
             self._changed[path] = None
 
-    def _tell(self) -> None:
-        if not self._changed and self._seen_zxid <= self._told_zxid:
+    def _notify(self) -> None:
+        if not self._changed and self._seen_zxid <= self._reported_zxid:
             return
         changes, self._changed = list(self._changed.items()), {}
-        self._told_zxid = self.revision = max(self._seen_zxid, self._told_zxid)
+        self._reported_zxid = self.revision = max(self._seen_zxid, self._reported_zxid)
         self._on_changes(self.revision, changes)
 
     def _get(self, path: str) -> asyncio.Future[Reply]:

@@ -30,7 +30,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, cast
 
 from ottla.metadata.zookeeper import jute
-from ottla.metadata.zookeeper.jute import Connected, Event, OpCode, ReplyHeader, ZkCode, ZkError
+from ottla.metadata.zookeeper.jute import (
+    Connected,
+    OpCode,
+    ReplyHeader,
+    WatchEvent,
+    ZkCode,
+    ZkError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +98,7 @@ class ZooKeeperSession:
         self._task: asyncio.Task[None] | None = None
         self._reported: set[str] = set()
         self._closed = False
-        self.on_event: Callable[[Event, int], None] = lambda event, zxid: None
+        self.on_event: Callable[[WatchEvent, int], None] = lambda event, zxid: None
         self.on_connected: Callable[[], Awaitable[None]] = _nothing
         self.on_lost: Callable[[], None] = lambda: None
 
@@ -186,7 +193,7 @@ class ZooKeeperSession:
             logger.info("ZooKeeper %s", failure)
         self._reported.add(failure)
 
-    def _silent_s(self) -> float:
+    def _idle_s(self) -> float:
         return asyncio.get_running_loop().time() - self._last_heard
 
     async def _serve(self, host: str, port: int) -> None:
@@ -246,9 +253,9 @@ class ZooKeeperSession:
         """
         timeout_s = self.timeout_ms / 1000
         while not connection.is_closed:
-            silent_s = self._silent_s()
-            if silent_s > timeout_s * 2 / 3:
-                raise TimeoutError(f"no response for {silent_s:.1f} s")
+            idle_s = self._idle_s()
+            if idle_s > timeout_s * 2 / 3:
+                raise TimeoutError(f"no response for {idle_s:.1f} s")
             connection.ping()
             await connection.closed_within(timeout_s / 3)
 
@@ -370,14 +377,14 @@ class _Connection(asyncio.Protocol):
                 end = position + 4 + size
                 if end > len(self._received):
                     break
-                self._take(bytes(self._received[position + 4 : end]))
+                self._handle_frame(bytes(self._received[position + 4 : end]))
                 position = end
         except (ValueError, struct.error) as error:
             logger.warning("ZooKeeper sent an invalid reply: %s", error)
             self.close()
         del self._received[:position]
 
-    def _take(self, payload: bytes) -> None:
+    def _handle_frame(self, payload: bytes) -> None:
         if self.is_closed:
             return
         if self._handshake is not None and not self._handshake.done():
@@ -389,11 +396,11 @@ class _Connection(asyncio.Protocol):
         elif header.xid == jute.WATCH_XID:
             self._session.on_event(jute.read_event(payload, position), header.zxid)
         elif header.xid == jute.AUTH_XID:
-            self._take_auth(header)
+            self._handle_auth(header)
         else:
-            self._take_reply(header, payload, position)
+            self._handle_reply(header, payload, position)
 
-    def _take_auth(self, header: ReplyHeader) -> None:
+    def _handle_auth(self, header: ReplyHeader) -> None:
         if self._auth is None or self._auth.done():
             return
         if header.error:
@@ -401,7 +408,7 @@ class _Connection(asyncio.Protocol):
         else:
             self._auth.set_result(None)
 
-    def _take_reply(self, header: ReplyHeader, payload: bytes, position: int) -> None:
+    def _handle_reply(self, header: ReplyHeader, payload: bytes, position: int) -> None:
         if not self._pending or self._pending[0].xid != header.xid:
             raise ValueError(f"the reply to request {header.xid} is out of order")
         pending = self._pending.popleft()

@@ -295,7 +295,7 @@ class ZooKeeperStore:
             if isinstance(result, ZkError) and result.code != ZkCode.NODE_EXISTS:
                 raise result
 
-    def _on_event(self, event: jute.Event, zxid: int) -> None:
+    def _on_event(self, event: jute.WatchEvent, zxid: int) -> None:
         self._tree.on_event(event, zxid)
         if self._leases is not None:
             self._leases.on_event(event, zxid)
@@ -313,11 +313,11 @@ class ZooKeeperStore:
     # -------------------------------------------------------------------------------- watchers
 
     def _notify(self, revision: int, changes: list[Change]) -> None:
-        _tell(self._watches, revision, changes)
+        _notify_watches(self._watches, revision, changes)
 
     def _notify_leases(self, revision: int, changes: list[Change]) -> None:
         below = [(LEASES + path, node) for path, node in changes]
-        _tell(self._lease_watches, revision, below)
+        _notify_watches(self._lease_watches, revision, below)
 
     def _unwatch_lease(self, entry: tuple[str, WatchCallback]) -> None:
         self._lease_watches.remove(entry)
@@ -341,7 +341,7 @@ class ZooKeeperStore:
         return self._root + path if path.startswith(LEASES) else self._root + TREE + path
 
 
-def _tell(
+def _notify_watches(
     watches: list[tuple[str, WatchCallback]], revision: int, changes: Sequence[Change]
 ) -> None:
     """Call all watchers, even without changes below their prefix: they may await the revision."""

@@ -10,9 +10,16 @@ from pyspark.sql import functions as f
 from ottla.streams.aggregates import Aggregate
 from ottla.streams.compile.python_functions import field_names, function_column
 from ottla.streams.compile.stateful import run_clock_program, run_program
-from ottla.streams.plan.nodes import Aggregated, Changing, Folded, Node, Processed, TableFolded
-from ottla.streams.plan.shapes import Shape, type_of
-from ottla.streams.state.limits import Latest, TimeLimited
+from ottla.streams.plan.nodes import (
+    Aggregated,
+    Changing,
+    Node,
+    Processed,
+    PythonAggregated,
+    TableAggregated,
+)
+from ottla.streams.plan.shapes import DataShape, type_of
+from ottla.streams.state.limits import LatestPerKey, TimeLimited
 from ottla.streams.state.processors import Processing
 from ottla.streams.state.program import Program
 from ottla.streams.state.sliding import SlidingWindows
@@ -69,7 +76,7 @@ def _window(window: Window) -> Column:
     return f.window("timestamp", size, f"{window.every_ms} milliseconds")
 
 
-def _aggregate(aggregate: Aggregate, value: Shape) -> Column:
+def _aggregate(aggregate: Aggregate, value: DataShape) -> Column:
     if aggregate.column is not None:
         of = f.col("value").getField(aggregate.column)
     elif value.is_record:
@@ -82,8 +89,8 @@ def _aggregate(aggregate: Aggregate, value: Shape) -> Column:
 # ------------------------------------------------------------------------------- Python's state
 
 
-def folded(
-    node: Folded, rows: DataFrame, *, is_final: bool, limit_ms: int | None = None
+def python_aggregated(
+    node: PythonAggregated, rows: DataFrame, *, is_final: bool, limit_ms: int | None = None
 ) -> DataFrame:
     schema = f"key {type_of(node.key)}, value {type_of(node.outcome)}, timestamp timestamp"
     if node.window is not None:
@@ -109,23 +116,23 @@ def folded(
     return done.withColumn("value", f.when(value.isNotNull(), whole))
 
 
-def _program(node: Folded, is_final: bool) -> Program:
+def _program(node: PythonAggregated, is_final: bool) -> Program:
     window, fold = node.window, node.fold
     if window is None:
         return Totals(fold)
-    gives_late = node.late is not None
+    emits_late = node.late is not None
     if window.is_sliding:
-        return SlidingWindows(fold, window.size_ms, window.grace_ms, is_final, gives_late)
+        return SlidingWindows(fold, window.size_ms, window.grace_ms, is_final, emits_late)
     if window.every_ms is None:
-        return SessionWindows(fold, window.size_ms, window.grace_ms, is_final, gives_late)
-    return TimeWindows(fold, window.size_ms, window.every_ms, window.grace_ms, is_final, gives_late)
+        return SessionWindows(fold, window.size_ms, window.grace_ms, is_final, emits_late)
+    return TimeWindows(fold, window.size_ms, window.every_ms, window.grace_ms, is_final, emits_late)
 
 
-def limited(node: Node, rows: DataFrame, limit_ms: int) -> DataFrame:
+def time_limited(node: Node, rows: DataFrame, limit_ms: int) -> DataFrame:
     """Emit at most one change per key of a table in `limit_ms` of event time."""
     schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
     return run_program(
-        TimeLimited(Latest(), limit_ms), [rows.where(f.col("key").isNotNull())], schema
+        TimeLimited(LatestPerKey(), limit_ms), [rows.where(f.col("key").isNotNull())], schema
     )
 
 
@@ -134,7 +141,7 @@ def changing(node: Changing, rows: DataFrame) -> DataFrame:
     return run_program(Changes(), [rows.where(f.col("key").isNotNull())], schema)
 
 
-def table_folded(node: TableFolded, rows: DataFrame) -> DataFrame:
+def table_aggregated(node: TableAggregated, rows: DataFrame) -> DataFrame:
     rows = rows.where(f.col("value").isNotNull())
     steps = (
         f.struct(f.lit(name == "now").alias("is_added"), f.col("value").getField(name).alias("of"))
@@ -154,5 +161,5 @@ def table_folded(node: TableFolded, rows: DataFrame) -> DataFrame:
 def processed(node: Processed, rows: DataFrame, clock: DataFrame | None) -> DataFrame:
     schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
     if clock is not None:
-        return run_clock_program(Processing(node.make), [rows], schema, clock)
-    return run_program(Processing(node.make), [rows], schema)
+        return run_clock_program(Processing(node.factory), [rows], schema, clock)
+    return run_program(Processing(node.factory), [rows], schema)

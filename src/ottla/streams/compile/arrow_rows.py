@@ -50,7 +50,7 @@ def column_of(values: Sequence[Any], kind: Any, what: str) -> Any:
         try:
             return pa.array(values, kind)
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
-            raise TypeError(f"{what} is no {kind}: {error}") from None
+            raise TypeError(f"{what} is not of type {kind}: {error}") from None
     names = [field.name for field in kind]
     rows = [None if each is None else _in_order(each, names, what) for each in values]
     missing = pa.array([each is None for each in rows], pa.bool_())

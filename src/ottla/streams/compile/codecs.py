@@ -6,7 +6,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as f
 
 from ottla.streams.compile.python_functions import ddl
-from ottla.streams.plan.shapes import Shape
+from ottla.streams.plan.shapes import DataShape
 from ottla.streams.serdes import Serde
 
 CORRUPT = "_corrupt_record"
@@ -31,8 +31,8 @@ def decode(serde: Serde, data: Column, *, stops: bool) -> tuple[Column, Column]:
             is_long = f.length(data) == LONG_BYTES
             number = f.conv(f.hex(data), 16, -10).cast("bigint")
             if stops:
-                refusal = f.raise_error(f.lit(f"a long has {LONG_BYTES} bytes"))
-                return f.when(is_long | data.isNull(), number).otherwise(refusal), never
+                error = f.raise_error(f.lit(f"a long must have {LONG_BYTES} bytes"))
+                return f.when(is_long | data.isNull(), number).otherwise(error), never
             return f.when(is_long, number), ~is_long
     text = data.cast("string")
     if not serde.shape.is_record:
@@ -54,25 +54,25 @@ def _parsed(text: Column, serde: Serde, stops: bool) -> tuple[Column, Column]:
     return parsed.dropFields(CORRUPT), parsed.getField(CORRUPT).isNotNull()
 
 
-def encode(serde: Serde, given: Column, shape: Shape) -> Column:
+def encode(serde: Serde, column: Column, shape: DataShape) -> Column:
     """Return the key or value as bytes. Nulls stay null."""
     match serde.name:
         case "bytes":
-            return given.cast("binary")
+            return column.cast("binary")
         case "string":
-            return given.cast("string").cast("binary")
+            return column.cast("string").cast("binary")
         case "long":
-            return big_endian(given)
+            return big_endian(column)
     options = {**JSON_OPTIONS, "ignoreNullFields": "false"}
     if not shape.is_record:
-        listed = f.to_json(f.array(given), options)
-        return f.when(given.isNotNull(), listed.substr(f.lit(2), f.length(listed) - 2)).cast(
+        listed = f.to_json(f.array(column), options)
+        return f.when(column.isNotNull(), listed.substr(f.lit(2), f.length(listed) - 2)).cast(
             "binary"
         )
     if serde.shape.names != shape.names:
-        chosen = f.struct(*(given.getField(name).alias(name) for name in serde.shape.names))
-        given = f.when(given.isNotNull(), chosen)
-    return f.to_json(given, options).cast("binary")
+        chosen = f.struct(*(column.getField(name).alias(name) for name in serde.shape.names))
+        column = f.when(column.isNotNull(), chosen)
+    return f.to_json(column, options).cast("binary")
 
 
 def big_endian(number: Column) -> Column:

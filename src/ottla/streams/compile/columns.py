@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from ottla.streams.plan.expressions import Call, Constant, EventTime, Expression, Field
+from ottla.streams.plan.expressions import Call, ColumnReference, Constant, EventTime, Expression
 
 Rows = Mapping[str, Column]
 """Columns of `key`, `value`, `timestamp`, `left` and `right`, by these names."""
@@ -50,7 +50,7 @@ _FUNCTIONS: dict[str, Callable[..., Column]] = {
 
 def column_of(expression: Expression, rows: Rows) -> Column:
     match expression:
-        case Field(of=of, name=name):
+        case ColumnReference(origin=of, name=name):
             return rows[of] if name is None else rows[of].getField(name)
         case EventTime():
             return rows["timestamp"]

@@ -11,10 +11,10 @@ from ottla.base.errors import UserError
 from ottla.streams.compile.aggregations import (
     aggregated,
     changing,
-    folded,
-    limited,
     processed,
-    table_folded,
+    python_aggregated,
+    table_aggregated,
+    time_limited,
 )
 from ottla.streams.compile.codecs import encode, windowed_key
 from ottla.streams.compile.columns import ROWS
@@ -26,7 +26,7 @@ from ottla.streams.compile.joining import (
     tables_join,
 )
 from ottla.streams.compile.python_functions import (
-    MADE,
+    RESULT,
     calling_column,
     field_names,
     function_column,
@@ -43,7 +43,6 @@ from ottla.streams.plan.nodes import (
     Filter,
     FlatMap,
     FlatMapValues,
-    Folded,
     ForeignJoin,
     FrameSource,
     Lookup,
@@ -53,6 +52,7 @@ from ottla.streams.plan.nodes import (
     Node,
     Peek,
     Processed,
+    PythonAggregated,
     Repartitioned,
     SelectKey,
     Sink,
@@ -60,8 +60,8 @@ from ottla.streams.plan.nodes import (
     StreamJoin,
     Subscribing,
     Suppressed,
+    TableAggregated,
     TableFilter,
-    TableFolded,
     TableJoin,
     TablesJoin,
     Transformed,
@@ -69,9 +69,9 @@ from ottla.streams.plan.nodes import (
 )
 from ottla.streams.plan.shapes import type_of
 from ottla.streams.plan.tracing import InPython
-from ottla.streams.serdes import natural
+from ottla.streams.serdes import default_serde
 
-LATE = "the record came after its windows had closed"
+LATE_REASON = "the record came after its windows had closed"
 
 
 def sink_frame(sink: Sink, topics: Topics) -> DataFrame:
@@ -94,12 +94,14 @@ def _with_late(
     sink: Sink, rows: DataFrame, key: Column, value: Column, late_topic: str
 ) -> DataFrame:
     """Route late records, in the form in which they reached the window, to their own topic."""
-    (node,) = (each for each in ancestors(sink) if isinstance(each, Folded))
-    came = node.parent
+    (node,) = (each for each in ancestors(sink) if isinstance(each, PythonAggregated))
+    input_node = node.parent
     is_late = f.col("late").isNotNull()
-    late_key = encode(natural(came.key), f.col("key"), came.key)
-    late_value = encode(natural(came.value), f.col("late"), came.value)
-    reason = headers_of({"ottla.error.reason": f.lit(LATE), "ottla.operator": f.lit(node.operator)})
+    late_key = encode(default_serde(input_node.key), f.col("key"), input_node.key)
+    late_value = encode(default_serde(input_node.value), f.col("late"), input_node.value)
+    reason = headers_of(
+        {"ottla.error.reason": f.lit(LATE_REASON), "ottla.operator": f.lit(node.operator)}
+    )
     return rows.select(
         f.when(is_late, late_key).otherwise(key).alias("key"),
         f.when(is_late, late_value).otherwise(value).alias("value"),
@@ -133,19 +135,19 @@ def _frame(node: Node, topics: Topics) -> DataFrame:  # noqa: C901 - one case pe
             return marked.dropDuplicatesWithinWatermark(["_identity"]).drop("_identity")
         case Aggregated():
             return aggregated(node, frame(node.parent, topics))
-        case Folded():
-            return folded(node, frame(node.parent, topics), is_final=False)
-        case Suppressed(parent=Folded() as parent, limit_ms=limit_ms):
+        case PythonAggregated():
+            return python_aggregated(node, frame(node.parent, topics), is_final=False)
+        case Suppressed(parent=PythonAggregated() as parent, limit_ms=limit_ms):
             rows, is_final = frame(parent.parent, topics), limit_ms is None
-            return folded(parent, rows, is_final=is_final, limit_ms=limit_ms)
+            return python_aggregated(parent, rows, is_final=is_final, limit_ms=limit_ms)
         case Suppressed(parent=parent, limit_ms=None):
             return frame(parent, topics)
         case Suppressed(parent=parent, limit_ms=int(limit_ms)):
-            return limited(node, frame(parent, topics), limit_ms)
+            return time_limited(node, frame(parent, topics), limit_ms)
         case Changing():
             return changing(node, frame(node.parent, topics))
-        case TableFolded():
-            return table_folded(node, frame(node.parent, topics))
+        case TableAggregated():
+            return table_aggregated(node, frame(node.parent, topics))
         case Processed(clock_ms=clock_ms):
             clock = None if clock_ms is None else topics.clock(clock_ms)
             return processed(node, frame(node.parent, topics), clock)
@@ -159,24 +161,24 @@ def _frame(node: Node, topics: Topics) -> DataFrame:  # noqa: C901 - one case pe
             return subscribing(node, frame(node.parent, topics))
         case ForeignJoin():
             return foreign_join(node, frame(node.left, topics), frame(node.right, topics))
-    return _of_each(node, frame(node.parents[0], topics))
+    return _stateless_frame(node, frame(node.parents[0], topics))
 
 
-def _of_each(node: Node, rows: DataFrame) -> DataFrame:
+def _stateless_frame(node: Node, rows: DataFrame) -> DataFrame:
     """Return the rows of an operator that handles each record on its own."""
     match node:
         case Repartitioned(partitions=partitions):
             return rows.repartition(partitions, "key")
         case Transformed():
             return _transformed(node, rows)
-    made = _made(node)
-    if not _fails_softly(node):
-        return _applied(node, rows, made)
-    attempted = rows.withColumn(MADE, made).where(f.col(MADE).getField("failure").isNull())
-    return _applied(node, attempted, f.col(MADE).getField("outcome")).drop(MADE)
+    made = _result_column(node)
+    if not _catches_errors(node):
+        return _with_result(node, rows, made)
+    attempted = rows.withColumn(RESULT, made).where(f.col(RESULT).getField("failure").isNull())
+    return _with_result(node, attempted, f.col(RESULT).getField("outcome")).drop(RESULT)
 
 
-def _made(node: Node) -> Column:
+def _result_column(node: Node) -> Column:
     """Return the column that holds the result of the operator's function."""
     match node:
         case Filter(function=function):
@@ -200,44 +202,46 @@ def _made(node: Node) -> Column:
     raise AssertionError(f"unknown node {type(node).__name__}")
 
 
-def _applied(node: Node, rows: DataFrame, made: Column) -> DataFrame:
+def _with_result(node: Node, rows: DataFrame, result: Column) -> DataFrame:
     match node:
         case Filter(negated=negated):
-            return rows.where(_passes(made, negated))
+            return rows.where(_passes(result, negated))
         case TableFilter(negated=negated):
-            return rows.withColumn("value", f.when(_passes(made, negated), f.col("value")))
+            return rows.withColumn("value", f.when(_passes(result, negated), f.col("value")))
         case MapValues():
-            return rows.withColumn("value", made)
+            return rows.withColumn("value", result)
         case FlatMapValues():
-            return rows.withColumn("value", f.explode(made))
+            return rows.withColumn("value", f.explode(result))
         case Map():
-            return _from_pair(rows.withColumn("_pair", made))
+            return _from_pair(rows.withColumn("_pair", result))
         case FlatMap():
-            return _from_pair(rows.withColumn("_pair", f.explode(made)))
+            return _from_pair(rows.withColumn("_pair", f.explode(result)))
         case SelectKey():
-            return rows.withColumn("key", made).drop("window")
+            return rows.withColumn("key", result).drop("window")
         case Peek():
-            return rows.where(made)
+            return rows.where(result)
     raise AssertionError(f"unknown node {type(node).__name__}")
 
 
-def _fails_softly(node: Node) -> bool:
-    return bool(getattr(getattr(node, "function", None), "fails_softly", False))
+def _catches_errors(node: Node) -> bool:
+    return bool(getattr(getattr(node, "function", None), "catches_errors", False))
 
 
 def _failures(node: Failures, topics: Topics) -> DataFrame:
     """Return the records, as bytes, on which the function of any operator raised."""
     parts = []
     for each in node.operators:
-        came = each.parents[0]
-        rows = frame(came, topics).withColumn(MADE, _made(each))
-        failure = f.col(MADE).getField("failure")
+        input_node = each.parents[0]
+        rows = frame(input_node, topics).withColumn(RESULT, _result_column(each))
+        failure = f.col(RESULT).getField("failure")
         name = each.function.name  # type: ignore[attr-defined]
         headers = headers_of({"ottla.error.reason": failure, "ottla.function": f.lit(name)})
         parts.append(
             rows.where(failure.isNotNull()).select(
-                encode(natural(came.key), f.col("key"), came.key).alias("key"),
-                encode(natural(came.value), f.col("value"), came.value).alias("value"),
+                encode(default_serde(input_node.key), f.col("key"), input_node.key).alias("key"),
+                encode(default_serde(input_node.value), f.col("value"), input_node.value).alias(
+                    "value"
+                ),
                 "timestamp",
                 headers.alias("headers"),
             )
@@ -272,5 +276,7 @@ def _transformed(node: Transformed, rows: DataFrame) -> DataFrame:
 
 
 def has_sessions(sink: Sink) -> bool:
-    windows = [each.window for each in ancestors(sink) if isinstance(each, Aggregated | Folded)]
+    windows = [
+        each.window for each in ancestors(sink) if isinstance(each, Aggregated | PythonAggregated)
+    ]
     return any(window is not None and window.is_session for window in windows)

@@ -81,7 +81,7 @@ def tables_join(node: TablesJoin, left: DataFrame, right: DataFrame) -> DataFram
         for rows in (left, right)
     ]
     done = run_program(TablesJoined(node.how), sides, _pairs_schema(node))
-    return _made_of_pairs(node, done)
+    return _with_join_function(node, done)
 
 
 def subscribing(node: Subscribing, rows: DataFrame) -> DataFrame:
@@ -123,7 +123,7 @@ def foreign_join(node: ForeignJoin, subscriptions: DataFrame, right: DataFrame) 
     done = run_program(
         Subscribed(node.how), [rows, right.where(f.col("key").isNotNull())], _pairs_schema(node)
     )
-    return _made_of_pairs(node, done)
+    return _with_join_function(node, done)
 
 
 def _pairs_schema(node: TablesJoin | ForeignJoin) -> str:
@@ -132,7 +132,7 @@ def _pairs_schema(node: TablesJoin | ForeignJoin) -> str:
     return f"key {type_of(node.key)}, value {value}, timestamp timestamp"
 
 
-def _made_of_pairs(node: TablesJoin | ForeignJoin, rows: DataFrame) -> DataFrame:
+def _with_join_function(node: TablesJoin | ForeignJoin, rows: DataFrame) -> DataFrame:
     sides = (f.col("value").getField(name) for name in ("left", "right"))
     return rows.withColumn("value", _joined(node, *sides))
 

@@ -15,12 +15,12 @@ from pyspark.sql import functions as f
 
 from ottla.streams.compile.columns import Rows, outcome_column
 from ottla.streams.plan.nodes import Function
-from ottla.streams.plan.shapes import Shape, type_of
+from ottla.streams.plan.shapes import DataShape, type_of
 from ottla.streams.plan.tracing import InPython
 
-MADE = "_made"
+RESULT = "_made"
 """Column for the result of a function that fails softly: a struct of outcome and failure."""
-_TAKEN = {1: ("value",), 2: ("key", "value"), 3: ("key", "value", "timestamp")}
+_ARGUMENTS = {1: ("value",), 2: ("key", "value"), 3: ("key", "value", "timestamp")}
 
 
 def function_column(
@@ -44,19 +44,19 @@ def function_column(
         made = outcome_column(function.outcome, rows)
         if not skips:
             return made
-        is_there = reduce(or_, (rows[name].isNotNull() for name in skips))
-        return f.when(is_there, made)
-    taken = ("left", "right") if "left" in rows else _TAKEN[function.arity]
+        is_present = reduce(or_, (rows[name].isNotNull() for name in skips))
+        return f.when(is_present, made)
+    names_of_arguments = ("left", "right") if "left" in rows else _ARGUMENTS[function.arity]
     adapted = _adapted(function.function, names, len(skips))
-    given = (*(rows[name] for name in skips), *(rows[name] for name in taken))
-    return _called(function, adapted, returns, given)
+    inputs = (*(rows[name] for name in skips), *(rows[name] for name in names_of_arguments))
+    return _udf_column(function, adapted, returns, inputs)
 
 
-def _called(
-    function: InPython, adapted: Callable[..., Any], returns: str, given: tuple[Column, ...]
+def _udf_column(
+    function: InPython, adapted: Callable[..., Any], returns: str, inputs: tuple[Column, ...]
 ) -> Column:
-    if not function.fails_softly:
-        return f.udf(adapted, returns, useArrow=True)(*given)
+    if not function.catches_errors:
+        return f.udf(adapted, returns, useArrow=True)(*inputs)
     attempt = Row("outcome", "failure")
 
     def attempted(*arguments: Any) -> Any:
@@ -67,10 +67,10 @@ def _called(
 
     # Spark would evaluate a deterministic UDF twice, for the failure and for the outcome.
     both = f"struct<outcome: {returns}, failure: string>"
-    return f.udf(attempted, both, useArrow=True).asNondeterministic()(*given)
+    return f.udf(attempted, both, useArrow=True).asNondeterministic()(*inputs)
 
 
-def pair_column(function: Function, rows: Rows, key: Shape, value: Shape) -> Column:
+def pair_column(function: Function, rows: Rows, key: DataShape, value: DataShape) -> Column:
     """Return a column of structs for a function that returns (key, value)."""
     if not isinstance(function, InPython):
         made = [outcome_column(each, rows) for each in function.outcome]
@@ -78,14 +78,16 @@ def pair_column(function: Function, rows: Rows, key: Shape, value: Shape) -> Col
     return _pairs(function, rows, key, value, is_list=False)
 
 
-def pairs_column(function: InPython, rows: Rows, key: Shape, value: Shape) -> Column:
+def pairs_column(function: InPython, rows: Rows, key: DataShape, value: DataShape) -> Column:
     """Return a column of arrays of structs for a function that returns a list of (key, value)."""
     return _pairs(function, rows, key, value, is_list=True)
 
 
-def _pairs(function: InPython, rows: Rows, key: Shape, value: Shape, *, is_list: bool) -> Column:
+def _pairs(
+    function: InPython, rows: Rows, key: DataShape, value: DataShape, *, is_list: bool
+) -> Column:
     returns = f"struct<key: {type_of(key)}, value: {type_of(value)}>"
-    key_row, value_row = each_of(field_names(key)), each_of(field_names(value))
+    key_row, value_row = row_converter(field_names(key)), row_converter(field_names(value))
     pair, user = Row("key", "value"), function.function
 
     def one(outcome: Any) -> Any:
@@ -97,8 +99,8 @@ def _pairs(function: InPython, rows: Rows, key: Shape, value: Shape, *, is_list:
         outcome = user(*arguments)
         return [one(each) for each in outcome] if is_list else one(outcome)
 
-    given = tuple(rows[name] for name in _TAKEN[function.arity])
-    return _called(function, call, f"array<{returns}>" if is_list else returns, given)
+    inputs = tuple(rows[name] for name in _ARGUMENTS[function.arity])
+    return _udf_column(function, call, f"array<{returns}>" if is_list else returns, inputs)
 
 
 def calling_column(function: InPython, rows: Rows) -> Column:
@@ -109,21 +111,21 @@ def calling_column(function: InPython, rows: Rows) -> Column:
         user(*arguments)
         return True
 
-    given = tuple(rows[name] for name in _TAKEN[function.arity])
-    if function.fails_softly:
-        return _called(function, call, "boolean", given)
-    return f.udf(call, "boolean", useArrow=True).asNondeterministic()(*given)
+    inputs = tuple(rows[name] for name in _ARGUMENTS[function.arity])
+    if function.catches_errors:
+        return _udf_column(function, call, "boolean", inputs)
+    return f.udf(call, "boolean", useArrow=True).asNondeterministic()(*inputs)
 
 
-def ddl(shape: Shape) -> str:
+def ddl(shape: DataShape) -> str:
     return ", ".join(f"`{each.name}` {each.type}" for each in shape.columns)
 
 
-def field_names(shape: Shape) -> tuple[str, ...]:
+def field_names(shape: DataShape) -> tuple[str, ...]:
     return shape.names if shape.is_record else ()
 
 
-def each_of(names: tuple[str, ...]) -> Callable[[Any], Any]:
+def row_converter(names: tuple[str, ...]) -> Callable[[Any], Any]:
     """Return a function that turns a dict into a row with these columns.
 
     Other results are returned unchanged. A row keeps its type when Spark passes it to the next
@@ -135,7 +137,7 @@ def each_of(names: tuple[str, ...]) -> Callable[[Any], Any]:
         if isinstance(outcome, dict) and names:
             missing = [name for name in names if name not in outcome]
             if missing:
-                raise KeyError(f"the function returned no {', '.join(missing)}")
+                raise KeyError(f"the function returned a dict without {', '.join(missing)}")
             return made(*(outcome[name] for name in names))
         return outcome
 
@@ -149,7 +151,7 @@ def _adapted(
 
     The first `skips` arguments are not passed on: if all of them are None, so is the result.
     """
-    row = each_of(names)
+    row = row_converter(names)
 
     def call(*arguments: Any) -> Any:
         if skips and all(each is None for each in arguments[:skips]):

@@ -68,7 +68,7 @@ def bad_records(source: Source, rows: DataFrame) -> DataFrame:
     _, bad_key = decode(source.key_serde, f.col("key"), stops=False)
     _, bad_value = decode(source.value_serde, f.col("value"), stops=False)
     reasons = [
-        f.when(bad, f.lit(f"the {what} is no {serde} {serde.shape}"))
+        f.when(bad, f.lit(f"the {what} is not a valid {serde} {serde.shape}"))
         for what, bad, serde in (
             ("key", bad_key, source.key_serde),
             ("value", bad_value, source.value_serde),

@@ -48,14 +48,14 @@ DELAY_KEY = "spark.watermarkDelayMs"
 
 
 def run_program(
-    program: Program, inputs: Sequence[DataFrame], schema: str, spreads_by: str = "key"
+    program: Program, inputs: Sequence[DataFrame], schema: str, bucket_by: str = "key"
 ) -> DataFrame:
     """Run a program over inputs with the columns key, value and timestamp, one input per side.
 
     Returns:
         Rows of `schema`: key, value, timestamp, and window and late if the schema has them.
     """
-    return _run(program, inputs, schema, spreads_by, None)
+    return _run(program, inputs, schema, bucket_by, None)
 
 
 def run_clock_program(
@@ -69,12 +69,12 @@ def _run(
     program: Program,
     inputs: Sequence[DataFrame],
     schema: str,
-    spreads_by: str,
+    bucket_by: str,
     clock: DataFrame | None,
 ) -> DataFrame:
-    packed = _packed(inputs[0], 0, spreads_by)
+    packed = _packed(inputs[0], 0, bucket_by)
     for side, rows in enumerate(inputs[1:], 1):
-        packed = packed.unionByName(_packed(rows, side, spreads_by))
+        packed = packed.unionByName(_packed(rows, side, bucket_by))
     if clock is not None:
         packed = packed.unionByName(ticks.packed_ticks(clock))
     timeout = "NoTimeout"
@@ -95,15 +95,15 @@ def _run(
 def _struct(schema: str) -> StructType:
     made = StructType.fromDDL(schema)
     if not isinstance(made, StructType):
-        raise AssertionError(f"{schema} is no row")
+        raise AssertionError(f"{schema} is not a struct")
     return made
 
 
 # ---------------------------------------------------------------------------------------- packing
 
 
-def _packed(rows: DataFrame, side: int, spreads_by: str) -> DataFrame:
-    bucket = f.pmod(f.hash(f.col(spreads_by)), f.lit(BUCKETS))
+def _packed(rows: DataFrame, side: int, bucket_by: str) -> DataFrame:
+    bucket = f.pmod(f.hash(f.col(bucket_by)), f.lit(BUCKETS))
     chosen = rows.select("key", "value", "timestamp", bucket.alias("bucket"))
     return chosen.mapInArrow(_packer(side), PACKED)
 
@@ -190,18 +190,18 @@ def _runner(program: Program, schema: Any, has_clock: bool) -> Callable[..., Ite
         stream_time_ms = state.getCurrentWatermarkMs() if program.needs_time else 0
         wall_clock_ms, tick_ms = 0, None
         if has_clock:
-            packs, tick_ms = ticks.taken_out(packs)
+            packs, tick_ms = ticks.separate_ticks(packs)
             wall_clock_ms = state.getCurrentProcessingTimeMs() if tick_ms is None else tick_ms
             is_only_tick = tick_ms is not None and not packs
-            if is_only_tick and ticks.is_nothing_due(state, wall_clock_ms, stream_time_ms):
+            if is_only_tick and ticks.has_nothing_due(state, wall_clock_ms, stream_time_ms):
                 return
-        with uncollected():
+        with gc_disabled():
             data: State = pickle.loads(bytes(state.get[0])) if state.exists else {}
             batch = _batch(packs)
             if has_clock:
                 batch = replace(batch, wall_clock_ms=wall_clock_ms, is_tick=tick_ms is not None)
             outputs = program.run(data, batch, stream_time_ms)
-            _keep(program, state, data, stream_time_ms, has_clock)
+            _save_state(program, state, data, stream_time_ms, has_clock)
             streams = [_output_stream(chunk, schema) for chunk in _chunks(list(outputs))]
         yield pd.DataFrame({"rows": streams})
 
@@ -209,7 +209,7 @@ def _runner(program: Program, schema: Any, has_clock: bool) -> Callable[..., Ite
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """Disable the garbage collector for the duration of the block.
 
     The records and the state of a bucket are many live objects without cycles. Scanning them again
@@ -225,7 +225,9 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _keep(program: Program, state: Any, data: State, stream_time_ms: int, has_clock: bool) -> None:
+def _save_state(
+    program: Program, state: Any, data: State, stream_time_ms: int, has_clock: bool
+) -> None:
     if not data:
         if state.exists:
             state.remove()
@@ -302,7 +304,7 @@ def _windows(windows: Sequence[tuple[int, int] | None], kind: Any) -> Any:
 
     from ottla.streams.compile.arrow_rows import timestamps_of
 
-    there = [each or (0, 0) for each in windows]
-    ends = [timestamps_of([each[place] for each in there], kind[place].type) for place in (0, 1)]
+    bounds = [each or (0, 0) for each in windows]
+    ends = [timestamps_of([each[side] for each in bounds], kind[side].type) for side in (0, 1)]
     missing = pa.array([each is None for each in windows], pa.bool_())
     return pa.StructArray.from_arrays(ends, fields=list(kind), mask=missing)

@@ -37,13 +37,13 @@ def packed_ticks(clock: DataFrame) -> DataFrame:
     )
 
 
-def taken_out(packs: Sequence[Any]) -> tuple[list[Any], int | None]:
+def separate_ticks(packs: Sequence[Any]) -> tuple[list[Any], int | None]:
     """Separate the ticks from the packs of records, and return the latest tick, if any."""
     ticks = [int(pack.rows) for pack in packs if pack.side == SIDE]
     return [pack for pack in packs if pack.side != SIDE], max(ticks, default=None)
 
 
-def is_nothing_due(state: Any, wall_clock_ms: int, stream_time_ms: int) -> bool:
+def has_nothing_due(state: Any, wall_clock_ms: int, stream_time_ms: int) -> bool:
     """Return whether a bucket that received a tick and no records has nothing to do.
 
     Spark clears the timeout of a bucket that it calls, so the timeout is set again.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ottla.streams.durations import spelled as duration
+from ottla.streams.durations import format_duration as duration
 from ottla.streams.plan.nodes import (
     Aggregated,
     BadRecords,
@@ -21,7 +21,6 @@ from ottla.streams.plan.nodes import (
     Filter,
     FlatMap,
     FlatMapValues,
-    Folded,
     ForeignJoin,
     FrameSource,
     Function,
@@ -33,6 +32,7 @@ from ottla.streams.plan.nodes import (
     Peek,
     Printed,
     Processed,
+    PythonAggregated,
     Repartitioned,
     SelectKey,
     Sink,
@@ -40,14 +40,14 @@ from ottla.streams.plan.nodes import (
     StreamJoin,
     Subscribing,
     Suppressed,
+    TableAggregated,
     TableFilter,
-    TableFolded,
     TableJoin,
     TablesJoin,
     Transformed,
     ancestors,
 )
-from ottla.streams.plan.tracing import InPython, spelled
+from ottla.streams.plan.tracing import InPython, format_function
 
 
 def explain(sinks: Sequence[Sink]) -> str:
@@ -64,7 +64,7 @@ def _lines(sink: Sink, *, with_engine: bool) -> Iterator[str]:
     nodes = ancestors(sink)
     numbers = {id(node): number for number, node in enumerate(nodes, 1)}
     for node in nodes:
-        operator, what = _words(node)
+        operator, what = _describe(node)
         parents = [numbers[id(parent)] for parent in node.parents]
         is_next = parents == [numbers[id(node)] - 1]
         origin = "" if is_next or not parents else f" of {', '.join(map(str, parents))}"
@@ -85,14 +85,14 @@ def _fingerprints(node: Node) -> Iterator[str]:
             yield each.fingerprint
 
 
-def _words(node: Node) -> tuple[str, str]:
-    return _words_of_ends(node) or _words_of_records(node) or _words_of_state(node)
+def _describe(node: Node) -> tuple[str, str]:
+    return _describe_end(node) or _describe_stateless(node) or _describe_stateful(node)
 
 
-def _words_of_ends(node: Node) -> tuple[str, str] | None:
+def _describe_end(node: Node) -> tuple[str, str] | None:
     match node:
         case Source(is_table=is_table):
-            time = f", time {spelled(node.time)}" if node.time is not None else ""
+            time = f", time {format_function(node.time)}" if node.time is not None else ""
             kind = "table" if is_table else "stream"
             return kind, (
                 f"topic {node.topic}: key {node.key_serde} {node.key}, "
@@ -114,47 +114,50 @@ def _words_of_ends(node: Node) -> tuple[str, str] | None:
     return None
 
 
-def _words_of_records(node: Node) -> tuple[str, str] | None:
+def _describe_stateless(node: Node) -> tuple[str, str] | None:
     match node:
         case Filter(function=function, negated=negated):
-            return "filter_not" if negated else "filter", spelled(function)
+            return "filter_not" if negated else "filter", format_function(function)
         case TableFilter(function=function, negated=negated):
-            return "filter_not" if negated else "filter", f"{spelled(function)}, others deleted"
+            return (
+                "filter_not" if negated else "filter",
+                f"{format_function(function)}, others deleted",
+            )
         case Map(function=function):
-            return "map", f"{spelled(function)} -> {node.key}: {node.value}"
+            return "map", f"{format_function(function)} -> {node.key}: {node.value}"
         case FlatMap(function=function):
-            return "flat_map", f"{spelled(function)} -> {node.key}: {node.value}"
+            return "flat_map", f"{format_function(function)} -> {node.key}: {node.value}"
         case MapValues(function=function):
-            return "map_values", f"{spelled(function)} -> {node.value}"
+            return "map_values", f"{format_function(function)} -> {node.value}"
         case FlatMapValues(function=function):
-            return "flat_map_values", f"{spelled(function)} -> {node.value}"
+            return "flat_map_values", f"{format_function(function)} -> {node.value}"
         case SelectKey(function=function):
-            return "select_key", f"{spelled(function)} -> {node.key}"
+            return "select_key", f"{format_function(function)} -> {node.key}"
         case Peek(function=function):
-            return "peek", spelled(function)
+            return "peek", format_function(function)
         case Merge():
             return "merge", ""
         case Repartitioned(partitions=partitions):
             return "repartition", f"by key, {partitions} partitions"
         case Transformed(function=function):
-            return "transform", f"{spelled(function)} -> {node.key}: {node.value}"
+            return "transform", f"{format_function(function)} -> {node.key}: {node.value}"
     return None
 
 
-def _words_of_state(node: Node) -> tuple[str, str]:
+def _describe_stateful(node: Node) -> tuple[str, str]:
     match node:
         case Deduplicated(function=function, within_ms=within_ms):
-            return "deduplicate", f"{spelled(function)} within {duration(within_ms)}"
+            return "deduplicate", f"{format_function(function)} within {duration(within_ms)}"
         case Aggregated(window=window, aggregates=aggregates):
             what = ", ".join(f"{name}={each}" for name, each in aggregates)
             return "aggregate", f"{what} by key" + (f", {window}" if window is not None else "")
-        case Folded(operator=operator, what=what, window=window):
+        case PythonAggregated(operator=operator, what=what, window=window):
             by = f"{what} by key" + (f", {window}" if window is not None else "")
             return operator, f"{by} -> {node.value}"
         case Changing():
             return "changes", "of each key: before and now"
-        case TableFolded(operator=operator, what=what, function=function):
-            return operator, f"{what} by {spelled(function)} -> {node.value}"
+        case TableAggregated(operator=operator, what=what, function=function):
+            return operator, f"{what} by {format_function(function)} -> {node.value}"
         case Suppressed(limit_ms=None):
             return "suppress", "until the window closes"
         case Suppressed(limit_ms=int(limit_ms)):
@@ -162,25 +165,28 @@ def _words_of_state(node: Node) -> tuple[str, str]:
         case Processed(name=name, clock_ms=clock_ms):
             by = "" if clock_ms is None else ", by the wall clock too"
             return "process", f"{name}{by} -> {node.key}: {node.value}"
-    return _words_of_joins(node)
+    return _describe_join(node)
 
 
-def _words_of_joins(node: Node) -> tuple[str, str]:
+def _describe_join(node: Node) -> tuple[str, str]:
     match node:
         case StreamJoin():
             within, grace = duration(node.within_ms), duration(node.grace_ms)
-            return f"{node.how} join", f"within {within}, grace {grace}: {spelled(node.function)}"
+            return (
+                f"{node.how} join",
+                f"within {within}, grace {grace}: {format_function(node.function)}",
+            )
         case TableJoin():
-            return f"{node.how} join", f"with the table as it is: {spelled(node.function)}"
+            return f"{node.how} join", f"with the table as it is: {format_function(node.function)}"
         case Lookup():
-            by = f"on {spelled(node.on)}, with the table as it is"
-            return f"{node.how} join", f"{by}: {spelled(node.function)}"
+            by = f"on {format_function(node.on)}, with the table as it is"
+            return f"{node.how} join", f"{by}: {format_function(node.function)}"
         case TablesJoin():
-            return f"{node.how} join", f"of tables by key: {spelled(node.function)}"
+            return f"{node.how} join", f"of tables by key: {format_function(node.function)}"
         case Subscribing():
-            return "subscribe", f"to the foreign key {spelled(node.function)}"
+            return "subscribe", f"to the foreign key {format_function(node.function)}"
         case ForeignJoin():
-            return f"{node.how} join", f"of tables by foreign key: {spelled(node.function)}"
+            return f"{node.how} join", f"of tables by foreign key: {format_function(node.function)}"
     raise AssertionError(f"unknown node {type(node).__name__}")
 
 
@@ -188,13 +194,13 @@ def _engine(node: Node) -> str:
     match node:
         case Aggregated() | StreamJoin() | Deduplicated():
             return "  [state]"
-        case Folded(why=why):
+        case PythonAggregated(why=why):
             return f"  [Python state: {why}]"
         case Processed(clock_ms=int(clock_ms)):
             return f"  [Python state; the clock every {duration(clock_ms)}]"
         case Processed() | Changing():
             return "  [Python state]"
-        case Suppressed(parent=parent, limit_ms=int()) if not isinstance(parent, Folded):
+        case Suppressed(parent=parent, limit_ms=int()) if not isinstance(parent, PythonAggregated):
             return "  [Python state]"
         case Sink():
             return "  [changes]" if node.emits_changes else "  [appends]"
@@ -208,7 +214,7 @@ def _engine(node: Node) -> str:
     text = f"Python: {function.reason}" if isinstance(function, InPython) else "columns"
     if isinstance(on := getattr(node, "on", None), InPython):
         text += f"; on: Python: {on.reason}"
-    if isinstance(node, TablesJoin | ForeignJoin | Subscribing | TableFolded):
+    if isinstance(node, TablesJoin | ForeignJoin | Subscribing | TableAggregated):
         text = f"Python state; {text}"
     return f"  [{text}]"
 
@@ -219,9 +225,9 @@ def _function(node: Node) -> Function | None:
     return getattr(node, "function", None)
 
 
-def words(node: Node) -> tuple[str, str]:
+def describe(node: Node) -> tuple[str, str]:
     """Return the name of an operator and a description."""
-    return _words(node)
+    return _describe(node)
 
 
 def engine(node: Node) -> str:

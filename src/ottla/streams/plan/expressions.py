@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.streams.errors import listed
-from ottla.streams.plan.shapes import Shape, family, is_integer, wider
+from ottla.streams.plan.shapes import DataShape, is_integer, type_family, wider_type
 
 
 class NotTraceable(Exception):
@@ -94,10 +94,10 @@ class Expression:
         return Call(self.type, "pmod", (self, constant(other)))
 
     def __neg__(self) -> Expression:
-        return Call(_number(self), "negative", (self,))
+        return Call(_number_type(self), "negative", (self,))
 
     def __abs__(self) -> Expression:
-        return Call(_number(self), "abs", (self,))
+        return Call(_number_type(self), "abs", (self,))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -141,13 +141,13 @@ class Expression:
 
 
 @dataclass(frozen=True, eq=False)
-class Field(Expression):
+class ColumnReference(Expression):
     """Column of a record. `of` is its origin: value, key, left or right.
 
     `name` is None for a plain value.
     """
 
-    of: str
+    origin: str
     name: str | None
 
 
@@ -193,13 +193,13 @@ STRING_METHODS: dict[str, tuple[int, str, str]] = {
 """String methods that mean the same in Spark: number of arguments, function, type of the result."""
 
 
-class Record:
+class TracedRecord:
     """Stand-in for a record during tracing, with its columns as attributes and items."""
 
-    _shape: Shape
+    _shape: DataShape
     _of: str
 
-    def __init__(self, shape: Shape, of: str) -> None:
+    def __init__(self, shape: DataShape, of: str) -> None:
         self.__dict__["_shape"] = shape
         self.__dict__["_of"] = of
 
@@ -212,7 +212,7 @@ class Record:
         column = self._shape.find(name)
         if column is None:
             raise UnknownColumn(name, self._shape.names)
-        return Field(column.type, self._of, column.name)
+        return ColumnReference(column.type, self._of, column.name)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise NotTraceable("assignment to a record")
@@ -229,11 +229,11 @@ class UnknownColumn(Exception):
         super().__init__(f"unknown column {name!r}; columns: {listed(valid)}")
 
 
-def argument(shape: Shape, of: str) -> Record | Expression:
+def stand_in(shape: DataShape, of: str) -> TracedRecord | Expression:
     """Return the stand-in for a key or value with which a traced function is called."""
     if shape.is_record:
-        return Record(shape, of)
-    return Field(shape.columns[0].type, of, None)
+        return TracedRecord(shape, of)
+    return ColumnReference(shape.columns[0].type, of, None)
 
 
 _CONSTANTS: dict[type, str] = {
@@ -262,7 +262,7 @@ def _compared(operator: str, left: Any, right: Any) -> Expression:
     left, right = constant(left), constant(right)
     if right.type == "void" or left.type == "void":
         raise NotTraceable("a comparison with None: use st.is_null")
-    if family(left.type) is None or family(left.type) != family(right.type):
+    if type_family(left.type) is None or type_family(left.type) != type_family(right.type):
         raise NotTraceable(f"{left.type or '?'} {operator} {right.type or '?'}")
     return Call("boolean", operator, (left, right))
 
@@ -276,23 +276,23 @@ def _logical(operator: str, left: Any, right: Any) -> Expression:
 
 def _added(left: Any, right: Any) -> Expression:
     left, right = constant(left), constant(right)
-    if family(left.type) == family(right.type) == "string":
+    if type_family(left.type) == type_family(right.type) == "string":
         return Call("string", "concat", (left, right))
     return _arithmetic("+", left, right)
 
 
 def _arithmetic(operator: str, left: Any, right: Any) -> Expression:
     left, right = constant(left), constant(right)
-    if not family(left.type) == family(right.type) == "number":
+    if not type_family(left.type) == type_family(right.type) == "number":
         raise NotTraceable(f"{left.type or '?'} {operator} {right.type or '?'}")
-    of_type = wider(left.type, right.type)
+    of_type = wider_type(left.type, right.type)
     if operator == "/" and (is_integer(left.type) or of_type == "double"):
         of_type = "double" if is_integer(right.type) or of_type == "double" else None
     return Call(of_type, operator, (left, right))
 
 
-def _number(expression: Expression) -> str | None:
-    if family(expression.type) != "number":
+def _number_type(expression: Expression) -> str | None:
+    if type_family(expression.type) != "number":
         raise NotTraceable(f"a number, not {expression.type or '?'}")
     return expression.type
 
@@ -300,10 +300,10 @@ def _number(expression: Expression) -> str | None:
 INFIX = frozenset(("<", "<=", ">", ">=", "=", "!=", "and", "or", "+", "-", "*", "/"))
 
 
-def text_of(expression: Expression) -> str:
+def to_sql(expression: Expression) -> str:
     """Return the expression as SQL, for people."""
     match expression:
-        case Field(of=of, name=name):
+        case ColumnReference(origin=of, name=name):
             return (name or of) if of == "value" else f"{of}.{name}" if name else of
         case Constant(value=value):
             return "null" if value is None else repr(value)
@@ -316,10 +316,10 @@ def text_of(expression: Expression) -> str:
         case Call(function=function, arguments=(left, right)) if function in INFIX:
             return f"{_nested(left)} {function} {_nested(right)}"
         case Call(function=function, arguments=arguments):
-            return f"{function}({', '.join(map(text_of, arguments))})"
+            return f"{function}({', '.join(map(to_sql, arguments))})"
     raise AssertionError(f"unknown expression {type(expression).__name__}")
 
 
 def _nested(expression: Expression) -> str:
-    text = text_of(expression)
+    text = to_sql(expression)
     return f"({text})" if isinstance(expression, Call) and expression.function in INFIX else text

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.streams.aggregates import Aggregate
-from ottla.streams.plan.shapes import Shape
+from ottla.streams.plan.shapes import DataShape
 from ottla.streams.plan.tracing import InPython, Traced
 from ottla.streams.serdes import DeadLetter, Serde
 from ottla.streams.state.folds import Add, Fold
@@ -24,8 +24,8 @@ Function = Traced | InPython
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    key: Shape
-    value: Shape
+    key: DataShape
+    value: DataShape
 
     @property
     def parents(self) -> tuple[Node, ...]:
@@ -71,7 +71,7 @@ class Failures(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class OneParent(Node):
+class UnaryNode(Node):
     parent: Node
 
     @property
@@ -80,13 +80,13 @@ class OneParent(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Filter(OneParent):
+class Filter(UnaryNode):
     function: Function
     negated: bool
 
 
 @dataclass(frozen=True, eq=False)
-class MapValues(OneParent):
+class MapValues(UnaryNode):
     """Map over values. `keeps_null` is set for tables, where a null deletes the key."""
 
     function: Function
@@ -94,12 +94,12 @@ class MapValues(OneParent):
 
 
 @dataclass(frozen=True, eq=False)
-class FlatMapValues(OneParent):
+class FlatMapValues(UnaryNode):
     function: Function
 
 
 @dataclass(frozen=True, eq=False)
-class Map(OneParent):
+class Map(UnaryNode):
     """Map with a function that returns (key, value)."""
 
     function: Function
@@ -110,7 +110,7 @@ class Map(OneParent):
 
 
 @dataclass(frozen=True, eq=False)
-class FlatMap(OneParent):
+class FlatMap(UnaryNode):
     """Map with a function that returns a list of (key, value)."""
 
     function: Function
@@ -121,7 +121,7 @@ class FlatMap(OneParent):
 
 
 @dataclass(frozen=True, eq=False)
-class TableFilter(OneParent):
+class TableFilter(UnaryNode):
     """Filter of a table, which deletes rows that do not pass: their value becomes null."""
 
     function: Function
@@ -129,19 +129,19 @@ class TableFilter(OneParent):
 
 
 @dataclass(frozen=True, eq=False)
-class Peek(OneParent):
+class Peek(UnaryNode):
     """Call of a function for each record; its result is ignored."""
 
     function: Function
 
 
 @dataclass(frozen=True, eq=False)
-class Repartitioned(OneParent):
+class Repartitioned(UnaryNode):
     partitions: int
 
 
 @dataclass(frozen=True, eq=False)
-class Transformed(OneParent):
+class Transformed(UnaryNode):
     """Function of the user from DataFrame to DataFrame, with the columns key, value, timestamp."""
 
     function: InPython
@@ -155,7 +155,7 @@ class FrameSource(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Deduplicated(OneParent):
+class Deduplicated(UnaryNode):
     """First record of each result of the function, within a period."""
 
     function: Function
@@ -163,7 +163,7 @@ class Deduplicated(OneParent):
 
 
 @dataclass(frozen=True, eq=False)
-class SelectKey(OneParent):
+class SelectKey(UnaryNode):
     function: Function
 
     @property
@@ -182,7 +182,7 @@ class Merge(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Aggregated(OneParent):
+class Aggregated(UnaryNode):
     """Aggregation in Spark's state, per key, and per window if there is one."""
 
     window: Window | None
@@ -198,7 +198,7 @@ class Aggregated(OneParent):
 
 
 @dataclass(frozen=True, eq=False)
-class Suppressed(OneParent):
+class Suppressed(UnaryNode):
     """Suppression of intermediate results.
 
     Without a limit, only the final value of a window is emitted, when the window closes. With a
@@ -213,7 +213,7 @@ class Suppressed(OneParent):
 
 
 @dataclass(frozen=True, eq=False)
-class Folded(OneParent):
+class PythonAggregated(UnaryNode):
     """Aggregation in Python state with `fold`, per key, and per window if there is one.
 
     Late records go to the topic of `late`. `operator`, `what` and `why` describe the node in
@@ -224,7 +224,7 @@ class Folded(OneParent):
     what: str
     why: str
     fold: Fold
-    outcome: Shape
+    outcome: DataShape
     window: Window | None
     late: DeadLetter | None
     functions: tuple[InPython, ...]
@@ -235,19 +235,19 @@ class Folded(OneParent):
 
 
 @dataclass(frozen=True, eq=False)
-class Changing(OneParent):
+class Changing(UnaryNode):
     """Old and new values of a table: the first step of grouping it by another key."""
 
 
 @dataclass(frozen=True, eq=False)
-class TableFolded(OneParent):
+class TableAggregated(UnaryNode):
     """Aggregation of the changes: the second step of grouping a table by another key.
 
-    `function` returns the new key of a value of shape `came`; old values are subtracted and new
-    ones added.
+    `function` returns the new key of a value of shape `input_shape`; old values are subtracted
+    and new ones added.
     """
 
-    came: Shape
+    input_shape: DataShape
     function: Function
     operator: str
     what: str
@@ -257,13 +257,13 @@ class TableFolded(OneParent):
 
 
 @dataclass(frozen=True, eq=False)
-class Processed(OneParent):
+class Processed(UnaryNode):
     """Processor of the user, created by `make`.
 
     `clock_ms` is the interval of wall-clock ticks, or None if the processor does not use them.
     """
 
-    make: Callable[[], Processor]
+    factory: Callable[[], Processor]
     name: str
     fingerprint: str
     clock_ms: int | None = None
@@ -288,13 +288,13 @@ class TablesJoin(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Subscribing(OneParent):
+class Subscribing(UnaryNode):
     """Rows of a table with their old and new foreign key: the first step of a foreign-key join.
 
     The value is (before, now, value).
     """
 
-    foreign_key: Shape
+    foreign_key: DataShape
     function: Function
 
 
@@ -304,7 +304,7 @@ class ForeignJoin(Node):
 
     left: Source
     right: Node
-    left_value: Shape
+    left_value: DataShape
     how: str
     function: Function
 
@@ -320,7 +320,7 @@ class Lookup(Node):
     left: Node
     table: Source
     on: Function
-    on_shape: Shape
+    on_shape: DataShape
     how: str
     function: Function
 
@@ -358,7 +358,7 @@ class TableJoin(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Sink(OneParent):
+class Sink(UnaryNode):
     topic: str
     key_serde: Serde
     value_serde: Serde
@@ -370,7 +370,7 @@ class Sink(OneParent):
     def late_topic(self) -> str | None:
         """Topic of records that arrive too late for the windows of this sink."""
         folded = self.parent.parent if isinstance(self.parent, Suppressed) else self.parent
-        if isinstance(folded, Folded) and folded.late is not None:
+        if isinstance(folded, PythonAggregated) and folded.late is not None:
             return folded.late.topic
         return None
 

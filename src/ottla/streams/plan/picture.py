@@ -4,7 +4,7 @@ Colours show the engine of an operator, as `explain` does: columns, Python, stat
 leads from a topic that the application writes to the query in which it reads the topic again.
 
 Layout: a node is one layer below its lowest parent, or further down where that layer is full: a
-picture is at most `MOST_WIDTH` wide, the width of a notebook's cell. A line that crosses layers has
+picture is at most `MAX_WIDTH` wide, the width of a notebook's cell. A line that crosses layers has
 a place of its own in each and bends only between layers, so that it never runs behind a box. The
 places in a layer are ordered by the mean of their neighbours', in a few sweeps down and up, and
 then moved towards them as far as there is room. A picture that is still too wide is scaled. The
@@ -20,16 +20,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from ottla.streams.plan.explain import engine, words
+from ottla.streams.plan.explain import describe, engine
 from ottla.streams.plan.nodes import BadRecords, Node, Sink, Source, ancestors
 
 CHAR_WIDTH = 6.7
 LINE_HEIGHT = 15
 TITLE_HEIGHT = 20
 PADDING = 10
-MOST_WIDTH = 1000
-MOST_CHARS = 40
-MOST_LINES = 4
+MAX_WIDTH = 1000
+MAX_CHARS = 40
+MAX_LINES = 4
 GAP_X = 28
 GAP_Y = 44
 MARGIN = 20
@@ -76,8 +76,8 @@ class _Place:
 
     @property
     def shown_title(self) -> str:
-        is_long = len(self.title) > MOST_CHARS
-        return f"{self.title[: MOST_CHARS - 1]}…" if is_long else self.title
+        is_long = len(self.title) > MAX_CHARS
+        return f"{self.title[: MAX_CHARS - 1]}…" if is_long else self.title
 
     @property
     def height(self) -> float:
@@ -108,7 +108,7 @@ def _graph(sinks: Sequence[Sink]) -> tuple[list[_Place], list[_Line]]:
     for sink in sinks:
         nodes += [each for each in ancestors(sink) if not any(each is one for one in nodes)]
     edges = [(parent, node, False) for node in nodes for parent in node.parents]
-    edges += _read_again(nodes)
+    edges += _feedback_edges(nodes)
     places = {id(node): _place(node) for node in nodes}
     layers = _layers(nodes, edges, {id(node): places[id(node)].width for node in nodes})
     for node in nodes:
@@ -132,7 +132,7 @@ def _topic(node: Node) -> str | None:
     return node.topic if isinstance(node, Sink | Source) else None
 
 
-def _read_again(nodes: Sequence[Node]) -> list[tuple[Node, Node, bool]]:
+def _feedback_edges(nodes: Sequence[Node]) -> list[tuple[Node, Node, bool]]:
     """Return edges from sinks to sources of the same topic, except those that close a cycle."""
     found: list[tuple[Node, Node, bool]] = []
     above = {id(node): {id(each) for each in ancestors(node)} for node in nodes}
@@ -157,7 +157,7 @@ def _layers(nodes: Sequence[Node], edges: Edges, widths: dict[int, float]) -> di
         for parent, node, _ in edges:
             depths[id(node)] = max(depths[id(node)], depths[id(parent)] + 1)
     tried = [_filled(nodes, edges, widths, depths, capacity) for capacity in CAPACITIES]
-    return min(tried, key=lambda each: max(_most_width(each, edges, widths), MOST_WIDTH))
+    return min(tried, key=lambda each: max(_max_width(each, edges, widths), MAX_WIDTH))
 
 
 def _filled(
@@ -197,7 +197,7 @@ def _filled(
     return {key: occupied[layer] for key, layer in layers.items()}
 
 
-def _most_width(layers: dict[int, int], edges: Edges, widths: dict[int, float]) -> float:
+def _max_width(layers: dict[int, int], edges: Edges, widths: dict[int, float]) -> float:
     """Return the width of the widest layer, with its lines and margins."""
     totals = dict.fromkeys(range(max(layers.values()) + 1), 2.0 * MARGIN - GAP_X)
     for key, layer in layers.items():
@@ -209,17 +209,17 @@ def _most_width(layers: dict[int, int], edges: Edges, widths: dict[int, float]) 
 
 
 def _place(node: Node) -> _Place:
-    operator, what = words(node)
-    told = engine(node)
-    kind = next((each for each in ("Python", "state") if f"[{each}" in told), "columns")
+    operator, what = describe(node)
+    engine_text = engine(node)
+    kind = next((each for each in ("Python", "state") if f"[{each}" in engine_text), "columns")
     title = operator
     if (topic := _topic(node)) is not None:
         kind = "topic"
         title = f"{operator} {topic}"
         what = what.removeprefix(f"topic {topic}: ")
-    lines = textwrap.wrap(what, MOST_CHARS)  # breaks long words as well
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 1], f"{lines[MOST_LINES - 1][: MOST_CHARS - 2]} …"]
+    lines = textwrap.wrap(what, MAX_CHARS)  # breaks long words as well
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], f"{lines[MAX_LINES - 1][: MAX_CHARS - 2]} …"]
     return _Place(node, 0, title, lines, kind)
 
 
@@ -249,7 +249,7 @@ def _mean_order(place: _Place, neighbours: Sequence[_Place], order: dict[int, in
     return sum(order[id(each)] for each in neighbours) / len(neighbours)
 
 
-def _apart(left: _Place, right: _Place) -> float:
+def _min_distance(left: _Place, right: _Place) -> float:
     """Return the minimum distance between the centres of two neighbours."""
     gap = PASSING_GAP if left.node is None and right.node is None else GAP_X
     return (left.width + right.width) / 2 + gap
@@ -261,7 +261,7 @@ def _move(layers: Sequence[list[_Place]]) -> None:
         bottom = top + max(each.height for each in layer)
         x = MARGIN + layer[0].width / 2
         for at, each in enumerate(layer):
-            x += _apart(layer[at - 1], each) if at else 0.0
+            x += _min_distance(layer[at - 1], each) if at else 0.0
             each.x, each.y, each.bottom = x, top, bottom
         top = bottom + GAP_Y
     for sweep in range(4 * SWEEPS):
@@ -285,23 +285,23 @@ def _move_layer(layer: Sequence[_Place]) -> None:
             each.x = sum(one.x for one in neighbours) / len(neighbours)
     from_left, from_right = [each.x for each in layer], [each.x for each in layer]
     for at in range(1, len(layer)):
-        apart = _apart(layer[at - 1], layer[at])
-        from_left[at] = max(from_left[at], from_left[at - 1] + apart)
+        distance = _min_distance(layer[at - 1], layer[at])
+        from_left[at] = max(from_left[at], from_left[at - 1] + distance)
     for at in range(len(layer) - 2, -1, -1):
-        apart = _apart(layer[at], layer[at + 1])
-        from_right[at] = min(from_right[at], from_right[at + 1] - apart)
+        distance = _min_distance(layer[at], layer[at + 1])
+        from_right[at] = min(from_right[at], from_right[at + 1] - distance)
     for each, left, right in zip(layer, from_left, from_right, strict=True):
         each.x = (left + right) / 2
-    most = MOST_WIDTH - MARGIN
+    most = MAX_WIDTH - MARGIN
     for at in range(len(layer) - 1, -1, -1):
         limit = most - layer[at].width / 2
         if at < len(layer) - 1:
-            limit = min(limit, layer[at + 1].x - _apart(layer[at], layer[at + 1]))
+            limit = min(limit, layer[at + 1].x - _min_distance(layer[at], layer[at + 1]))
         layer[at].x = min(layer[at].x, limit)
     for at, each in enumerate(layer):
         limit = MARGIN + each.width / 2
         if at:
-            limit = max(limit, layer[at - 1].x + _apart(layer[at - 1], each))
+            limit = max(limit, layer[at - 1].x + _min_distance(layer[at - 1], each))
         each.x = max(each.x, limit)
 
 
@@ -313,7 +313,7 @@ def _drawn(layers: Sequence[list[_Place]], lines: Sequence[_Line]) -> str:
     legend_width = MARGIN + sum(len(name) * CHAR_WIDTH + 40 for name in _FILLS) + MARGIN
     width = max(max(each.x + each.width / 2 for each in places) + MARGIN, legend_width)
     height = max(each.y + each.height for each in places) + MARGIN
-    scale = 1.0 if width < MOST_WIDTH + 0.5 else MOST_WIDTH / width
+    scale = 1.0 if width < MAX_WIDTH + 0.5 else MAX_WIDTH / width
     shown_width, shown_height = math.floor(width * scale), math.ceil(height * scale)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{shown_width}" height="{shown_height}" '

@@ -12,7 +12,7 @@ from ottla.streams.errors import TopologyError, listed
 
 VALUE = "value"
 
-_SAME = {
+_ALIASES = {
     "long": "bigint",
     "integer": "int",
     "short": "smallint",
@@ -24,7 +24,7 @@ _SAME = {
     "numeric": "decimal",
     "timestamp_ltz": "timestamp",
 }
-_PLAIN = {
+_PLAIN_TYPES = {
     "string", "binary", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double",
     "date", "timestamp", "timestamp_ntz", "decimal", "variant",
 }  # fmt: skip
@@ -42,7 +42,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Shape:
+class DataShape:
     """Columns of a key or value. Without `is_record`, one plain value."""
 
     columns: tuple[Column, ...]
@@ -61,15 +61,15 @@ class Shape:
         return f"({listed(map(str, self.columns))})"
 
 
-def plain(of_type: str | None) -> Shape:
-    return Shape((Column(VALUE, of_type),), is_record=False)
+def plain_shape(of_type: str | None) -> DataShape:
+    return DataShape((Column(VALUE, of_type),), is_record=False)
 
 
-def record(*columns: Column) -> Shape:
-    return Shape(columns, is_record=True)
+def record_shape(*columns: Column) -> DataShape:
+    return DataShape(columns, is_record=True)
 
 
-def parse_record(ddl: str) -> Shape:
+def parse_record_shape(ddl: str) -> DataShape:
     """Parse the schema of a record, such as `"id string, amount double"`."""
     columns = []
     for part in _split(ddl):
@@ -84,33 +84,33 @@ def parse_record(ddl: str) -> Shape:
     for name in names:
         if names.count(name) > 1:
             raise TopologyError(f"schema {ddl!r} has column {name!r} twice")
-    return record(*columns)
+    return record_shape(*columns)
 
 
 def parse_type(text: str, ddl: str | None = None) -> str:
     name = " ".join(text.split()).lower()
-    name = _SAME.get(name, name)
-    if name in _PLAIN or name.startswith(_NESTED):
+    name = _ALIASES.get(name, name)
+    if name in _PLAIN_TYPES or name.startswith(_NESTED):
         return name
     raise TopologyError(
-        f"schema {ddl or text!r}: {text!r} is no type; types: {listed(sorted(_PLAIN))}, "
+        f"schema {ddl or text!r}: {text!r} is not a type; types: {listed(sorted(_PLAIN_TYPES))}, "
         "decimal(p,s), array<…>, map<…>, struct<…>"
     )
 
 
-def type_of(shape: Shape) -> str:
+def type_of(shape: DataShape) -> str:
     """Return the shape as one Spark type. A record is a struct."""
     if not shape.is_record:
         return shape.columns[0].type or "string"
     return f"struct<{', '.join(f'`{each.name}`: {each.type}' for each in shape.columns)}>"
 
 
-def untyped(*shapes: Shape) -> list[str]:
+def untyped_columns(*shapes: DataShape) -> list[str]:
     """Return the columns whose types only Spark can infer."""
     return [str(each) for shape in shapes for each in shape.columns if each.type is None]
 
 
-def family(of_type: str | None) -> str | None:
+def type_family(of_type: str | None) -> str | None:
     """Return the family of a type.
 
     Types of one family can be compared and added without a cast that changes their meaning.
@@ -128,7 +128,7 @@ def is_integer(of_type: str | None) -> bool:
     return of_type in _INTEGERS
 
 
-def wider(left: str | None, right: str | None) -> str | None:
+def wider_type(left: str | None, right: str | None) -> str | None:
     """Return the type of a sum of two numbers, or None if only Spark can infer it."""
     if left == right and left is not None and not left.startswith("decimal"):
         return left

@@ -20,23 +20,23 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
-from ottla.streams.errors import refused
+from ottla.streams.errors import topology_error
 from ottla.streams.plan.expressions import (
     EventTime,
     Expression,
     NotTraceable,
     UnknownColumn,
-    argument,
     constant,
-    text_of,
+    stand_in,
+    to_sql,
 )
-from ottla.streams.plan.shapes import Shape
+from ottla.streams.plan.shapes import DataShape
 
 Function = Callable[..., Any]
 
 _PURE_BUILTINS = frozenset(("abs", "dict", "tuple"))
 _CONSTANT_TYPES = (bool, int, float, str, bytes, type(None))
-_DEEPEST = 8
+_MAX_DEPTH = 8
 """Maximum depth to which functions that call other functions are inspected."""
 
 
@@ -52,13 +52,13 @@ class InPython:
     """Function that runs in Python.
 
     `arity` selects its arguments: (value), (key, value) or (key, value, timestamp). With
-    `fails_softly`, a record on which it raises is dropped and sent to the dead-letter topic.
+    `catches_errors`, a record on which it raises is dropped and sent to the dead-letter topic.
     """
 
     function: Function
     arity: int
     reason: str
-    fails_softly: bool = False
+    catches_errors: bool = False
 
     @property
     def name(self) -> str:
@@ -73,11 +73,11 @@ class InPython:
         return hashlib.sha256(b"".join(_codes(code))).hexdigest()[:8]
 
 
-def trace(operator: str, function: Function, key: Shape, value: Shape) -> Traced | InPython:
+def trace(operator: str, function: Function, key: DataShape, value: DataShape) -> Traced | InPython:
     arity = _arity(operator, function)
-    stand_ins = (argument(key, "key"), argument(value, "value"), EventTime("timestamp"))
-    given = stand_ins[1:2] if arity == 1 else stand_ins[:arity]
-    return _trace(operator, function, arity, given)
+    stand_ins = (stand_in(key, "key"), stand_in(value, "value"), EventTime("timestamp"))
+    arguments = stand_ins[1:2] if arity == 1 else stand_ins[:arity]
+    return _trace(operator, function, arity, arguments)
 
 
 def in_python(
@@ -86,17 +86,17 @@ def in_python(
     """Check a function that is not traced because it has side effects or state."""
     arity = _arity(operator, function, unknown=arities[0])
     if arity not in arities:
-        raise refused(
+        raise topology_error(
             operator, f"the function must take {' or '.join(map(str, arities))} arguments"
         )
     return InPython(function, arity, reason)
 
 
-def fingerprint_of_class(given: type) -> str:
+def fingerprint_of_class(processor: type) -> str:
     """Return a hash of the code of all methods."""
     functions = [
         (name, each.__code__)
-        for base in reversed(given.__mro__)
+        for base in reversed(processor.__mro__)
         for name, each in vars(base).items()
         if isinstance(each, FunctionType) and base.__module__ != "ottla.streams.state.processors"
     ]
@@ -104,37 +104,39 @@ def fingerprint_of_class(given: type) -> str:
     return hashlib.sha256(b"".join(codes)).hexdigest()[:8]
 
 
-def trace_pair(operator: str, function: Function, left: Shape, right: Shape) -> Traced | InPython:
+def trace_pair(
+    operator: str, function: Function, left: DataShape, right: DataShape
+) -> Traced | InPython:
     """Trace a function of two values, for joins and reducers."""
     if _arity(operator, function, unknown=2) != 2:
-        raise refused(operator, "the function must take (left, right)")
-    return _trace(operator, function, 2, (argument(left, "left"), argument(right, "right")))
+        raise topology_error(operator, "the function must take (left, right)")
+    return _trace(operator, function, 2, (stand_in(left, "left"), stand_in(right, "right")))
 
 
 def _trace(
-    operator: str, function: Function, arity: int, given: tuple[Any, ...]
+    operator: str, function: Function, arity: int, arguments: tuple[Any, ...]
 ) -> Traced | InPython:
-    doubt = _doubt(function, _DEEPEST)
-    if doubt is not None:
-        return InPython(function, arity, doubt)
+    reason = _why_not_traceable(function, _MAX_DEPTH)
+    if reason is not None:
+        return InPython(function, arity, reason)
     try:
-        return Traced(_outcome(function(*given)))
+        return Traced(_outcome(function(*arguments)))
     except UnknownColumn as error:
-        raise refused(operator, str(error)) from None
+        raise topology_error(operator, str(error)) from None
     except NotTraceable as error:
         return InPython(function, arity, str(error))
     except Exception as error:
         return InPython(function, arity, f"{type(error).__name__} when called with columns")
 
 
-def _outcome(given: Any) -> Any:
-    if isinstance(given, dict):
-        if not all(isinstance(name, str) for name in given):
+def _outcome(result: Any) -> Any:
+    if isinstance(result, dict):
+        if not all(isinstance(name, str) for name in result):
             raise NotTraceable("a dict whose keys are no names")
-        return {name: constant(each) for name, each in given.items()}
-    if isinstance(given, tuple):
-        return tuple(_outcome(each) for each in given)
-    return constant(given)
+        return {name: constant(each) for name, each in result.items()}
+    if isinstance(result, tuple):
+        return tuple(_outcome(each) for each in result)
+    return constant(result)
 
 
 def _arity(operator: str, function: Function, unknown: int = 1) -> int:
@@ -144,7 +146,7 @@ def _arity(operator: str, function: Function, unknown: int = 1) -> int:
     such as many functions written in C.
     """
     if not callable(function):
-        raise refused(operator, f"{function!r} is no function")
+        raise topology_error(operator, f"{function!r} is not a function")
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:
@@ -158,14 +160,16 @@ def _arity(operator: str, function: Function, unknown: int = 1) -> int:
     if not places and any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return unknown
     if len(places) not in (1, 2, 3):
-        raise refused(operator, "a function takes (value), (key, value) or (key, value, timestamp)")
+        raise topology_error(
+            operator, "the function must take (value), (key, value) or (key, value, timestamp)"
+        )
     return len(places)
 
 
 # ----------------------------------------------------------------------------------------- doubts
 
 
-def _doubt(function: Function, depth: int) -> str | None:
+def _why_not_traceable(function: Function, depth: int) -> str | None:
     """Return why one call may not represent all calls, or None if it does."""
     if not isinstance(function, FunctionType):
         return "not a plain function"
@@ -178,7 +182,7 @@ def _doubt(function: Function, depth: int) -> str | None:
     except ValueError:
         return "a variable that is not set yet"
     for name, value in names.items():
-        if not _is_harmless(value, depth):
+        if not _is_pure(value, depth):
             return f"uses {name}"
     return None
 
@@ -194,7 +198,7 @@ def _globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
                 yield str(each.argval), _UNKNOWN
 
 
-def _is_harmless(value: Any, depth: int) -> bool:
+def _is_pure(value: Any, depth: int) -> bool:
     if isinstance(value, (*_CONSTANT_TYPES, Expression)):
         return True
     if inspect.ismodule(value):
@@ -204,7 +208,7 @@ def _is_harmless(value: Any, depth: int) -> bool:
     name = getattr(value, "__name__", "")
     if getattr(builtins, name, _UNKNOWN) is value:
         return name in _PURE_BUILTINS
-    return isinstance(value, FunctionType) and _doubt(value, depth - 1) is None
+    return isinstance(value, FunctionType) and _why_not_traceable(value, depth - 1) is None
 
 
 class _Unknown:
@@ -227,16 +231,16 @@ def _codes(code: CodeType) -> Iterator[bytes]:
         yield each.co_code + repr((plain, each.co_names)).encode()
 
 
-def spelled(function: Traced | InPython) -> str:
+def format_function(function: Traced | InPython) -> str:
     """Return the function as text, for `explain`."""
     if isinstance(function, InPython):
         return f"{function.name}()"
-    return _spelled(function.outcome)
+    return _format_outcome(function.outcome)
 
 
-def _spelled(outcome: Any) -> str:
+def _format_outcome(outcome: Any) -> str:
     if isinstance(outcome, dict):
-        return ", ".join(f"{name}={text_of(each)}" for name, each in outcome.items())
+        return ", ".join(f"{name}={to_sql(each)}" for name, each in outcome.items())
     if isinstance(outcome, tuple):
-        return "; ".join(map(_spelled, outcome))
-    return text_of(outcome)
+        return "; ".join(map(_format_outcome, outcome))
+    return to_sql(outcome)

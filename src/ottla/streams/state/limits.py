@@ -21,7 +21,7 @@ INNER, WAITING = "inner", "waiting"
 
 
 @dataclass(frozen=True)
-class Latest:
+class LatestPerKey:
     """Last record of each key in a batch, without state."""
 
     needs_time: ClassVar[bool] = False
@@ -55,7 +55,7 @@ class TimeLimited:
             place = each.key, each.window
             before = waiting.get(place)
             if before is None:
-                due_ms = _began_ms(each, times_ms.get(each.key, ())) + self.limit_ms
+                due_ms = _first_record_ms(each, times_ms.get(each.key, ())) + self.limit_ms
             else:
                 due_ms = before[0]
             waiting[place] = (due_ms, each)
@@ -73,7 +73,7 @@ class TimeLimited:
         return min(times, default=None)
 
 
-def _began_ms(change: Output, times_ms: Sequence[int]) -> int:
+def _first_record_ms(change: Output, times_ms: Sequence[int]) -> int:
     """Return the time of the first record of the key that belongs to a change."""
     start_ms, end_ms = change.window or (None, None)
     for at_ms in times_ms:

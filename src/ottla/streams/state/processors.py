@@ -42,7 +42,7 @@ from ottla.streams.state.program import Batch, Output, State
 
 TIMERS = ("timers",)
 WALL_CLOCK = ("wall clock",)
-MAX_RINGS = 100_000
+MAX_TIMERS_PER_KEY = 100_000
 """Maximum number of timers that expire for one key in a batch. More of them means that timers
 reschedule each other forever."""
 
@@ -71,11 +71,11 @@ class Timer(NamedTuple):
     """Stream time when the timer expired."""
 
 
-class Store(ABC):
+class ProcessorStore(ABC):
     """Store, declared in a processor's class. In its methods it is the data of the current key."""
 
     def __init__(self, ttl: Duration | None = None) -> None:
-        self.ttl_ms = None if ttl is None else duration_ms(ttl, name="ttl", least_ms=1)
+        self.ttl_ms = None if ttl is None else duration_ms(ttl, name="ttl", min_ms=1)
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -93,7 +93,7 @@ class Store(ABC):
         """Return the times at which the entries were written."""
 
     @abstractmethod
-    def kept(self, data: Any, expired_ms: int) -> Any:
+    def unexpired(self, data: Any, expired_ms: int) -> Any:
         """Return the data without expired entries, or None if nothing is left."""
 
 
@@ -115,7 +115,7 @@ class Context:
         """Time at which entries are written to stores."""
         self.data: dict[Any, Any] = {}
 
-    def turn_to(self, key: Any, data: dict[Any, Any], now_ms: int, written_ms: int) -> None:
+    def switch_to(self, key: Any, data: dict[Any, Any], now_ms: int, written_ms: int) -> None:
         self.key, self.data, self.now_ms, self.written_ms = key, data, now_ms, written_ms
 
 
@@ -134,7 +134,7 @@ class Processor:
         Args:
             record: The record, with its key and timestamp.
         """
-        raise TypeError(f"{type(self).__name__} has no process(self, record)")
+        raise TypeError(f"{type(self).__name__} does not define process(self, record)")
 
     def on_timer(self, timer: Timer) -> None:
         """Handle a timer of `schedule`. Override it to use timers.
@@ -142,7 +142,9 @@ class Processor:
         Args:
             timer: The timer that has expired.
         """
-        raise TypeError(f"{type(self).__name__} schedules, but has no on_timer(self, timer)")
+        raise TypeError(
+            f"{type(self).__name__} calls schedule(), but does not define on_timer(self, timer)"
+        )
 
     def on_wall_clock(self, timer: Timer) -> None:
         """Handle a timer of `schedule_wall_clock`. Override it to use such timers.
@@ -150,7 +152,7 @@ class Processor:
         Args:
             timer: The timer that has expired.
         """
-        raise AssertionError("set by a processor that has one")
+        raise AssertionError("a processor with wall-clock timers overrides on_wall_clock")
 
     def forward(self, value: Any, *, key: Any = None, timestamp_ms: int | None = None) -> None:
         """Emit a record.
@@ -196,7 +198,7 @@ class Processor:
         """Wall-clock time of this micro-batch, in milliseconds since the epoch."""
         if not has_wall_clock(type(self)):
             raise TypeError(
-                f"{type(self).__name__} asks for the clock on the wall, but has no "
+                f"{type(self).__name__} uses the wall clock, but does not define "
                 "on_wall_clock(self, timer)"
             )
         return self._context.wall_clock_ms
@@ -210,7 +212,7 @@ class Processor:
         Returns:
             The time of the timer, for `cancel_wall_clock`.
         """
-        at_ms = self.wall_clock_ms + duration_ms(after, name="after", least_ms=1)
+        at_ms = self.wall_clock_ms + duration_ms(after, name="after", min_ms=1)
         timers = self._context.data.setdefault(WALL_CLOCK, [])
         if at_ms not in timers:
             insort(timers, at_ms)
@@ -235,27 +237,27 @@ def has_wall_clock(processor: type[Processor]) -> bool:
 class Processing:
     """Program that runs a processor over a bucket. `make` creates one for each batch."""
 
-    make: Callable[[], Processor]
+    factory: Callable[[], Processor]
     needs_time: ClassVar[bool] = True
 
     def run(self, state: State, batch: Batch, stream_time_ms: int) -> Iterable[Output]:
-        processor = self.make()
+        processor = self.factory()
         context = processor._context = Context(stream_time_ms, batch.wall_clock_ms)
         stores = stores_of(type(processor))
-        self._sweep(state, stores, stream_time_ms)
-        self._ring(processor, context, state)
+        self._remove_expired(state, stores, stream_time_ms)
+        self._run_timers(processor, context, state)
         for key, value, at_ms in zip(batch.keys, batch.values, batch.times_ms, strict=True):
-            context.turn_to(key, state.setdefault(key, {}), at_ms, at_ms)
+            context.switch_to(key, state.setdefault(key, {}), at_ms, at_ms)
             processor.process(Record(key, value, at_ms, stream_time_ms))
-        self._ring(processor, context, state)
+        self._run_timers(processor, context, state)
         if batch.is_tick:
-            self._ring_wall_clock(processor, context, state)
+            self._run_wall_clock_timers(processor, context, state)
         for key in [each for each, data in state.items() if not any(data.values())]:
             del state[key]
         return context.outputs
 
     def next_time_ms(self, state: State) -> int | None:
-        stores = stores_of(type(self.make()))
+        stores = stores_of(type(self.factory()))
         times = []
         for data in state.values():
             times += data.get(TIMERS, [])[:1]
@@ -264,41 +266,43 @@ class Processing:
                     times.append(min(store.written_ms(data[name])) + store.ttl_ms)
         return min(times, default=None)
 
-    def _ring(self, processor: Processor, context: Context, state: State) -> None:
+    def _run_timers(self, processor: Processor, context: Context, state: State) -> None:
         now_ms = context.stream_time_ms
         for key in _due(state, TIMERS, now_ms):
             timers = state[key][TIMERS]
-            for _ in range(MAX_RINGS):
+            for _ in range(MAX_TIMERS_PER_KEY):
                 if not timers or timers[0] > now_ms:
                     break
                 at_ms = timers.pop(0)
-                context.turn_to(key, state[key], at_ms, at_ms)
+                context.switch_to(key, state[key], at_ms, at_ms)
                 processor.on_timer(Timer(key, at_ms, now_ms))
             else:
                 raise RuntimeError(
-                    f"{type(processor).__name__}: a timer of key {key!r} sets another that is due "
-                    f"already, {MAX_RINGS} times"
+                    f"{type(processor).__name__}: timers of key {key!r} have scheduled "
+                    f"another one that is already due {MAX_TIMERS_PER_KEY} times"
                 )
 
-    def _ring_wall_clock(self, processor: Processor, context: Context, state: State) -> None:
+    def _run_wall_clock_timers(self, processor: Processor, context: Context, state: State) -> None:
         stream_time_ms, now_ms = context.stream_time_ms, context.wall_clock_ms
         for key in _due(state, WALL_CLOCK, now_ms):
             timers = state[key][WALL_CLOCK]
             while timers and timers[0] <= now_ms:  # new timers are in the future
                 at_ms = timers.pop(0)
-                context.turn_to(key, state[key], at_ms, stream_time_ms)
+                context.switch_to(key, state[key], at_ms, stream_time_ms)
                 processor.on_wall_clock(Timer(key, at_ms, stream_time_ms))
 
     def next_tick_ms(self, state: State) -> int | None:
         times = (data[WALL_CLOCK][0] for data in state.values() if data.get(WALL_CLOCK))
         return min(times, default=None)
 
-    def _sweep(self, state: State, stores: dict[str, Store], stream_time_ms: int) -> None:
+    def _remove_expired(
+        self, state: State, stores: dict[str, ProcessorStore], stream_time_ms: int
+    ) -> None:
         expiring = {name: each for name, each in stores.items() if each.ttl_ms is not None}
         for data in state.values() if expiring else ():
             for name, store in expiring.items():
                 if name in data:
-                    kept = store.kept(data[name], stream_time_ms - (store.ttl_ms or 0))
+                    kept = store.unexpired(data[name], stream_time_ms - (store.ttl_ms or 0))
                     data.pop(name) if kept is None else data.update({name: kept})
 
 
@@ -309,8 +313,10 @@ def _due(state: State, timers: Any, now_ms: int) -> list[Any]:
     return [key for _, key in sorted(first, key=lambda each: each[0])]
 
 
-def stores_of(processor: type) -> dict[str, Store]:
-    found: dict[str, Store] = {}
+def stores_of(processor: type) -> dict[str, ProcessorStore]:
+    found: dict[str, ProcessorStore] = {}
     for base in reversed(processor.__mro__):
-        found |= {name: each for name, each in vars(base).items() if isinstance(each, Store)}
+        found |= {
+            name: each for name, each in vars(base).items() if isinstance(each, ProcessorStore)
+        }
     return found

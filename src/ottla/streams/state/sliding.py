@@ -9,7 +9,7 @@ records: it ends with a record, [t - difference, t], or begins right after one t
 each changed window is emitted once per batch.
 
 Windows overlap by records, not by a fixed step. The records are therefore kept for as long as a
-window may need them, and aggregates are computed anew from them, by time.
+window may need them, and aggregates are recomputed from them, by time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.streams.state.program import Batch, Output, State
 
 CLOSED = ("closed",)
 """Cannot collide with a key: no key is a plain tuple, since records have a class of their own."""
-_BEFORE_ALL = -(2**63)
+_NEVER_CLOSED = -(2**63)
 
 
 def _time(record: tuple[int, Any]) -> int:
@@ -37,7 +37,7 @@ class SlidingWindows:
     difference_ms: int
     grace_ms: int
     is_final: bool
-    gives_late: bool
+    emits_late: bool
     needs_time: ClassVar[bool] = True
 
     def run(self, state: State, batch: Batch, stream_time_ms: int) -> Iterable[Output]:
@@ -46,7 +46,7 @@ class SlidingWindows:
         added: dict[Any, list[int]] = {}
         for key, value, at_ms in zip(batch.keys, batch.values, batch.times_ms, strict=True):
             if at_ms + 1 + self.difference_ms <= close_ms:
-                if self.gives_late:
+                if self.emits_late:
                     outputs.append(Output(key, None, at_ms, late=value))
                 continue
             insort(state.setdefault(key, []), (at_ms, value), key=_time)
@@ -65,7 +65,7 @@ class SlidingWindows:
             return None
         if not self.is_final:
             return first_ms + 1 + self.difference_ms + self.grace_ms
-        closed_ms: int = state.get(CLOSED, _BEFORE_ALL)
+        closed_ms: int = state.get(CLOSED, _NEVER_CLOSED)
         ends = (
             start_ms + self.difference_ms
             for key, records in state.items()
@@ -101,7 +101,7 @@ class SlidingWindows:
                 yield self._output(key, records, start_ms)
 
     def _closed(self, state: State, close_ms: int) -> Iterator[Output]:
-        before_ms = state.get(CLOSED, _BEFORE_ALL)
+        before_ms = state.get(CLOSED, _NEVER_CLOSED)
         if close_ms <= before_ms:
             return
         for key in [each for each in state if each != CLOSED]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.streams.state.processors import Context, Store
+from ottla.streams.state.processors import Context, ProcessorStore
 
 
-class ValueStore(Store):
+class ValueStore(ProcessorStore):
     """Declaration of a store with one value for each key.
 
     Args:
@@ -21,11 +21,11 @@ class ValueStore(Store):
     def written_ms(self, data: Any) -> Iterator[int]:
         yield data[1]
 
-    def kept(self, data: Any, expired_ms: int) -> Any:
+    def unexpired(self, data: Any, expired_ms: int) -> Any:
         return data if data[1] > expired_ms else None
 
 
-class ListStore(Store):
+class ListStore(ProcessorStore):
     """Declaration of a store with a list for each key, in the order of insertion.
 
     Args:
@@ -38,11 +38,11 @@ class ListStore(Store):
     def written_ms(self, data: Any) -> Iterator[int]:
         return (each[1] for each in data)
 
-    def kept(self, data: Any, expired_ms: int) -> Any:
+    def unexpired(self, data: Any, expired_ms: int) -> Any:
         return [each for each in data if each[1] > expired_ms] or None
 
 
-class MapStore(Store):
+class MapStore(ProcessorStore):
     """Declaration of a store with a map for each key.
 
     Args:
@@ -55,29 +55,29 @@ class MapStore(Store):
     def written_ms(self, data: Any) -> Iterator[int]:
         return (each[1] for each in data.values())
 
-    def kept(self, data: Any, expired_ms: int) -> Any:
+    def unexpired(self, data: Any, expired_ms: int) -> Any:
         return {name: each for name, each in data.items() if each[1] > expired_ms} or None
 
 
-class _OfKey:
+class _KeyView:
     __slots__ = ("_context", "_store")
 
-    def __init__(self, store: Store, context: Context) -> None:
+    def __init__(self, store: ProcessorStore, context: Context) -> None:
         self._store = store
         self._context = context
 
-    def _there(self) -> Any:
+    def _unexpired(self) -> Any:
         data, ttl_ms = self._context.data.get(self._store.name), self._store.ttl_ms
         if data is None or ttl_ms is None:
             return data
-        return self._store.kept(data, self._context.stream_time_ms - ttl_ms)
+        return self._store.unexpired(data, self._context.stream_time_ms - ttl_ms)
 
     def clear(self) -> None:
         """Remove everything that the store holds for the current key."""
         self._context.data.pop(self._store.name, None)
 
 
-class ValueOfKey(_OfKey):
+class ValueOfKey(_KeyView):
     """The value that a `ValueStore` holds for the current key."""
 
     __slots__ = ()
@@ -88,7 +88,7 @@ class ValueOfKey(_OfKey):
         Args:
             missing: Result if there is no value.
         """
-        data = self._there()
+        data = self._unexpired()
         return missing if data is None else data[0]
 
     def set(self, value: Any) -> None:
@@ -100,16 +100,16 @@ class ValueOfKey(_OfKey):
         self._context.data[self._store.name] = [value, self._context.written_ms]
 
 
-class ListOfKey(_OfKey):
+class ListOfKey(_KeyView):
     """The list that a `ListStore` holds for the current key. It supports iteration and `len`."""
 
     __slots__ = ()
 
     def __iter__(self) -> Iterator[Any]:
-        return (each[0] for each in self._there() or ())
+        return (each[0] for each in self._unexpired() or ())
 
     def __len__(self) -> int:
-        return len(self._there() or ())
+        return len(self._unexpired() or ())
 
     def append(self, item: Any) -> None:
         """Add an item at the end.
@@ -129,13 +129,13 @@ class ListOfKey(_OfKey):
         self._context.data[self._store.name] = [[each, self._context.written_ms] for each in items]
 
 
-class MapOfKey(_OfKey):
+class MapOfKey(_KeyView):
     """The map that a `MapStore` holds for the current key. It is used like a dict."""
 
     __slots__ = ()
 
     def __getitem__(self, name: Any) -> Any:
-        return (self._there() or {})[name][0]
+        return (self._unexpired() or {})[name][0]
 
     def __setitem__(self, name: Any, value: Any) -> None:
         values = self._context.data.setdefault(self._store.name, {})
@@ -145,13 +145,13 @@ class MapOfKey(_OfKey):
         del self._context.data.get(self._store.name, {})[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in (self._there() or {})
+        return name in (self._unexpired() or {})
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._there() or {})
+        return iter(self._unexpired() or {})
 
     def __len__(self) -> int:
-        return len(self._there() or ())
+        return len(self._unexpired() or ())
 
     def get(self, name: Any, missing: Any = None) -> Any:
         """Return the value of a name.
@@ -160,9 +160,9 @@ class MapOfKey(_OfKey):
             name: Name in the map.
             missing: Result if the map does not have the name.
         """
-        found = (self._there() or {}).get(name)
+        found = (self._unexpired() or {}).get(name)
         return missing if found is None else found[0]
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Return an iterator over names and values."""
-        return ((name, each[0]) for name, each in (self._there() or {}).items())
+        return ((name, each[0]) for name, each in (self._unexpired() or {}).items())

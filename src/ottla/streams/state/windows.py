@@ -30,7 +30,7 @@ class TimeWindows:
     every_ms: int
     grace_ms: int
     is_final: bool
-    gives_late: bool
+    emits_late: bool
     needs_time: ClassVar[bool] = True
 
     def run(self, state: State, batch: Batch, stream_time_ms: int) -> Iterable[Output]:
@@ -43,7 +43,7 @@ class TimeWindows:
                     continue
                 is_late = False
                 touched[start_ms, key] = self._added(state, start_ms, key, value, at_ms)
-            if is_late and self.gives_late:
+            if is_late and self.emits_late:
                 outputs.append(Output(key, None, at_ms, late=value))
         for (start_ms, key), entry in touched.items():
             if entry[0] is None:
@@ -93,7 +93,7 @@ class SessionWindows:
     gap_ms: int
     grace_ms: int
     is_final: bool
-    gives_late: bool
+    emits_late: bool
     needs_time: ClassVar[bool] = True
 
     def run(self, state: State, batch: Batch, stream_time_ms: int) -> Iterable[Output]:
@@ -103,10 +103,10 @@ class SessionWindows:
             sessions = state.get(key, [])
             before.setdefault(key, sessions)
             if self._is_late(sessions, at_ms, stream_time_ms):
-                if self.gives_late:
+                if self.emits_late:
                     outputs.append(Output(key, None, at_ms, late=value))
                 continue
-            state[key] = self._with(sessions, key, value, at_ms)
+            state[key] = self._with_record(sessions, key, value, at_ms)
             if not state[key]:
                 del state[key]
         if not self.is_final:
@@ -133,25 +133,25 @@ class SessionWindows:
     def _touches(self, start_ms: int, end_ms: int, at_ms: int) -> bool:
         return start_ms - self.gap_ms <= at_ms <= end_ms + self.gap_ms
 
-    def _with(self, sessions: list[Any], key: Any, value: Any, at_ms: int) -> list[Any]:
+    def _with_record(self, sessions: list[Any], key: Any, value: Any, at_ms: int) -> list[Any]:
         aggregate, start_ms, end_ms, latest_ms = self.fold.initial(), at_ms, at_ms, at_ms
-        apart = []
+        others = []
         for each in sessions:
             if not self._touches(each[0], each[1], at_ms):
-                apart.append(each)
+                others.append(each)
                 continue
             start_ms, end_ms = min(start_ms, each[0]), max(end_ms, each[1])
             latest_ms = max(latest_ms, each[3])
             aggregate = each[2] if aggregate is None else self._merged(aggregate, each[2])
         aggregate = self.fold.add(aggregate, key, value)
         if aggregate is not None:
-            place = bisect_left([each[0] for each in apart], start_ms)
-            apart.insert(place, [start_ms, end_ms, aggregate, latest_ms])
-        return apart
+            place = bisect_left([each[0] for each in others], start_ms)
+            others.insert(place, [start_ms, end_ms, aggregate, latest_ms])
+        return others
 
     def _merged(self, one: Any, other: Any) -> Any:
         if self.fold.merge is None:
-            raise AssertionError("sessions are built with a merger")
+            raise AssertionError("session windows need a merge function")
         return self.fold.merge(one, other)
 
     def _changes(self, key: Any, old: list[Any], now: list[Any]) -> Iterator[Output]:

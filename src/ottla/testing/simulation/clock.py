@@ -19,7 +19,9 @@ class SimulatedClock:
     def advance(self, duration_ms: int) -> None:
         """Advance both the wall clock and the monotonic clock."""
         if duration_ms < 0:
-            raise ValueError("time does not go back; set_time moves the wall clock alone")
+            raise ValueError(
+                "cannot move time backwards; use set_time to change only the wall clock"
+            )
         self._now_ms += duration_ms
         self._elapsed_ms += duration_ms
 

@@ -36,7 +36,7 @@ from ottla.testing.simulation.page_cache import (
     Truncation,
     Write,
     after_power_cut,
-    settle_below,
+    sync_below,
 )
 
 DATA_OPERATIONS = frozenset({"read", "write", "sync"})
@@ -233,9 +233,9 @@ class SimulatedDisk:
         try:
             self._call("sync", path)
         except OSError:
-            file.lose(self.rng)
+            file.lose_unsynced(self.rng)
             raise
-        file.settle()
+        file.sync()
 
     def _room(self) -> int | None:
         if self.capacity is None:
@@ -324,11 +324,11 @@ class SimulatedDisk:
 
     def sync_directory(self, path: str) -> None:
         self._call("sync_directory", path)
-        self._directory(path).settle()
+        self._directory(path).sync()
 
     def sync_below(self, path: str) -> None:
         self._call("sync_below", path)
-        settle_below(self._directory(path))
+        sync_below(self._directory(path))
 
     # ------------------------------------------------------------------------------------ finding
 

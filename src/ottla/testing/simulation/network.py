@@ -37,7 +37,7 @@ class SimulatedNetwork:
         self._scheduler = scheduler
         self._listeners: dict[tuple[str, int], SimulatedServer] = {}
         self._cut: set[tuple[str, str]] = set()
-        self._held: list[Stream] = []
+        self._held: list[ByteStream] = []
         self._slow: dict[tuple[str, str], float] = {}
         self._connections: list[tuple[SimulatedTransport, SimulatedTransport]] = []
         self._next_port = FIRST_FREE_PORT
@@ -79,7 +79,7 @@ class SimulatedNetwork:
     def is_cut(self, sender: str, receiver: str) -> bool:
         return bool(self._cut) and (sender, receiver) in self._cut
 
-    def hold(self, stream: Stream) -> None:
+    def hold(self, stream: ByteStream) -> None:
         self._held.append(stream)
 
     def delay_s(self, sender: str, receiver: str) -> float:
@@ -127,10 +127,10 @@ class SimulatedNetwork:
         await asyncio.sleep(self.delay_s(process.name, host))
         if self.is_cut(process.name, host) or self.is_cut(host, process.name):
             await asyncio.sleep(RESET_AFTER_S)
-            raise TimeoutError(110, f"no answer from {host}")
+            raise TimeoutError(110, f"no response from {host}")
         server = self._listeners.get((host, port))
         if server is None or not server.process.is_alive:
-            raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
+            raise ConnectionRefusedError(111, f"connection refused by {host}:{port}")
         near, far = self._pair(process, server.process, port)
         protocol = factory()
         near.begin(protocol)
@@ -165,7 +165,7 @@ class SimulatedServer:
         return None
 
 
-class Stream:
+class ByteStream:
     """One direction of a connection: bytes in flight from one transport to the other."""
 
     def __init__(self, sender: SimulatedTransport, receiver: SimulatedTransport) -> None:
@@ -257,18 +257,18 @@ class SimulatedTransport(asyncio.Transport):
         self._protocol: Any = None
         self._is_buffered = False
         """Whether the protocol supplies its own buffer."""
-        self._out: Stream
+        self._out: ByteStream
         self._peer: SimulatedTransport
         self._closed = False
         self.is_reading_paused = False
-        self.waiting_stream: Stream | None = None
+        self.waiting_stream: ByteStream | None = None
         self._high = HIGH_WATER_BYTES
         self._writing_paused = False
         self._early: list[bytes] = []
 
     def connect_to(self, peer: SimulatedTransport) -> None:
         self._peer = peer
-        self._out = Stream(self, peer)
+        self._out = ByteStream(self, peer)
 
     def begin(self, protocol: Any) -> None:
         self._protocol = protocol

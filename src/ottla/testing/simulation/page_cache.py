@@ -24,27 +24,27 @@ class Truncation(NamedTuple):
     size: int
 
 
-Event: TypeAlias = Write | Truncation
+FileEvent: TypeAlias = Write | Truncation
 
 
 @dataclass(slots=True, eq=False)
 class FileNode:
     cached: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
-    events: list[Event] = field(default_factory=list)
+    events: list[FileEvent] = field(default_factory=list)
     """Events since the last sync, oldest first."""
     modified_ms: int = 0
 
-    def record(self, event: Event) -> None:
+    def record(self, event: FileEvent) -> None:
         self.events.append(event)
         _apply(self.cached, event)
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         for event in self.events:
             _apply(self.durable, event)
         self.events.clear()
 
-    def lose(self, rng: random.Random) -> None:
+    def lose_unsynced(self, rng: random.Random) -> None:
         """Decide at random which unsynced events reached the disk."""
         self.durable = _survivors(self.durable, self.events, rng)
         self.events.clear()
@@ -61,12 +61,12 @@ class DirectoryNode:
         self.changes.append(change)
         _rename(self.cached, change)
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         for change in self.changes:
             _rename(self.durable, change)
         self.changes.clear()
 
-    def lose(self, rng: random.Random) -> None:
+    def lose_unsynced(self, rng: random.Random) -> None:
         in_order = rng.random() < 0.5
         kept = rng.randint(0, len(self.changes))
         for number, change in enumerate(self.changes):
@@ -86,7 +86,7 @@ def _rename(names: dict[str, Node], change: dict[str, Node | None]) -> None:
             names[name] = node
 
 
-def _apply(contents: bytearray, event: Event) -> None:
+def _apply(contents: bytearray, event: FileEvent) -> None:
     end = event.size if isinstance(event, Truncation) else event.position
     contents.extend(bytes(max(0, end - len(contents))))
     if isinstance(event, Truncation):
@@ -95,23 +95,23 @@ def _apply(contents: bytearray, event: Event) -> None:
         contents[end : end + len(event.data)] = event.data
 
 
-def settle_below(directory: DirectoryNode) -> None:
-    directory.settle()
+def sync_below(directory: DirectoryNode) -> None:
+    directory.sync()
     for node in directory.cached.values():
         if isinstance(node, DirectoryNode):
-            settle_below(node)
+            sync_below(node)
         else:
-            node.settle()
+            node.sync()
 
 
 def after_power_cut(directory: DirectoryNode, rng: random.Random) -> DirectoryNode:
-    directory.lose(rng)
+    directory.lose_unsynced(rng)
     found = DirectoryNode()
     for name, node in sorted(directory.durable.items()):
         if isinstance(node, DirectoryNode):
             found.cached[name] = after_power_cut(node, rng)
         else:
-            node.lose(rng)
+            node.lose_unsynced(rng)
             found.cached[name] = FileNode(
                 node.durable, bytearray(node.durable), [], node.modified_ms
             )
@@ -119,7 +119,7 @@ def after_power_cut(directory: DirectoryNode, rng: random.Random) -> DirectoryNo
     return found
 
 
-def _survivors(durable: bytearray, events: list[Event], rng: random.Random) -> bytearray:
+def _survivors(durable: bytearray, events: list[FileEvent], rng: random.Random) -> bytearray:
     """Return the contents of a file after a power cut.
 
     Each sector is in the state after some number of the events, which `_Moments` draws.

@@ -31,7 +31,7 @@ from ottla.testing.simulation.clock import START_MS
 T = TypeVar("T")
 
 
-class NothingLeft(AssertionError):
+class Deadlock(AssertionError):
     """Deadlock: no process has anything to do, and the awaited result is missing."""
 
 
@@ -74,7 +74,7 @@ class Scheduler:
             if condition():
                 return
             if not self._step():
-                raise NothingLeft(f"at {self.now:.6f} s, after {self.steps} steps")
+                raise Deadlock(f"at {self.now:.6f} s, after {self.steps} steps")
         raise AssertionError(f"not in {max_steps} steps")
 
     def _step(self, end: float = inf) -> bool:

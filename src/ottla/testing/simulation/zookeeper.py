@@ -27,7 +27,7 @@ PORT = 2181
 TICK_S = 0.1
 REMEMBERED_COMMITS = 512
 """Number of recent trees that are kept for lagging members."""
-NOBODY = 0
+ENSEMBLE_SESSION = 0
 """Session of changes that the ensemble makes itself."""
 
 _STAT = struct.Struct(">qqqqiiiqiiq")
@@ -52,7 +52,7 @@ class Commit(NamedTuple):
     events: tuple[tuple[EventType, str], ...]
 
 
-class Member(Protocol):
+class CommitListener(Protocol):
     """Connection of a client to one of the members."""
 
     def committed(self, commit: Commit) -> None: ...
@@ -61,14 +61,14 @@ class Member(Protocol):
 
 
 @dataclass(slots=True)
-class Session:
+class SimulatedSession:
     id: int
     timeout_s: float
     heard_at: float
-    connection: Member | None = None
+    connection: CommitListener | None = None
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     def __init__(self, code: ZkCode) -> None:
         self.code = code
 
@@ -84,7 +84,7 @@ class SimulatedZooKeeper:
         self.process = process
         self._connect = connect
         self.tree: dict[str, ZNode] = {"/": ZNode(b"", 0, 0)}
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, SimulatedSession] = {}
         self.zxid = 0
         self.max_lag_s = 0.0
         """Maximum lag of members; each connection draws its own lag."""
@@ -120,13 +120,13 @@ class SimulatedZooKeeper:
                 self.expire(session)
         loop.call_later(TICK_S, self._tick)
 
-    def open_session(self, timeout_ms: int) -> Session:
-        session = Session(self._next_session, timeout_ms / 1000, self.process.monotonic())
+    def open_session(self, timeout_ms: int) -> SimulatedSession:
+        session = SimulatedSession(self._next_session, timeout_ms / 1000, self.process.monotonic())
         self._next_session += 1
         self.sessions[session.id] = session
         return session
 
-    def expire(self, session: Session) -> None:
+    def expire(self, session: SimulatedSession) -> None:
         """End a session and delete its ephemeral nodes, in one transaction."""
         del self.sessions[session.id]
         owned = sorted(path for path, node in self.tree.items() if node.owner == session.id)
@@ -134,7 +134,7 @@ class SimulatedZooKeeper:
         def remove(path: str) -> Callable[[], bytes]:
             return lambda: self.delete(path, -1)
 
-        self.commit([remove(path) for path in owned], NOBODY)
+        self.commit([remove(path) for path in owned], ENSEMBLE_SESSION)
         if session.connection is not None:
             session.connection.close()
 
@@ -150,7 +150,7 @@ class SimulatedZooKeeper:
         try:
             for change in changes:
                 results.append(change())  # noqa: PERF401 a change may raise
-        except Refused:
+        except RequestRejected:
             self.tree, self._events = before, []
             self._publish()
             raise
@@ -168,10 +168,10 @@ class SimulatedZooKeeper:
 
     def create(self, path: str, data: bytes, owner: int) -> bytes:
         if path in self.tree:
-            raise Refused(ZkCode.NODE_EXISTS)
+            raise RequestRejected(ZkCode.NODE_EXISTS)
         parent = self.tree.get(_parent(path))
         if parent is None:
-            raise Refused(ZkCode.NO_NODE)
+            raise RequestRejected(ZkCode.NO_NODE)
         children = parent.children | {path.rpartition("/")[2]}
         self.tree[_parent(path)] = parent._replace(children=children)
         self.tree[path] = ZNode(data, self.zxid, self.zxid, owner=owner)
@@ -180,7 +180,7 @@ class SimulatedZooKeeper:
 
     def delete(self, path: str, version: int) -> bytes:
         if node_at(self.tree, path, version).children:
-            raise Refused(ZkCode.NOT_EMPTY)
+            raise RequestRejected(ZkCode.NOT_EMPTY)
         del self.tree[path]
         parent = self.tree[_parent(path)]
         children = parent.children - {path.rpartition("/")[2]}
@@ -203,9 +203,9 @@ class SimulatedZooKeeper:
 def node_at(tree: Tree, path: str, version: int = -1) -> ZNode:
     node = tree.get(path)
     if node is None:
-        raise Refused(ZkCode.NO_NODE)
+        raise RequestRejected(ZkCode.NO_NODE)
     if version not in (-1, node.version):
-        raise Refused(ZkCode.BAD_VERSION)
+        raise RequestRejected(ZkCode.BAD_VERSION)
     return node
 
 

@@ -18,8 +18,8 @@ from typing import cast
 from ottla.metadata.zookeeper.jute import OpCode, ZkCode
 from ottla.testing.simulation.zookeeper import (
     Commit,
-    Refused,
-    Session,
+    RequestRejected,
+    SimulatedSession,
     SimulatedZooKeeper,
     Tree,
     encoded_string,
@@ -37,7 +37,7 @@ class MemberConnection(asyncio.Protocol):
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._received = b""
-        self._session: Session | None = None
+        self._session: SimulatedSession | None = None
         self._watched: set[str] = set()
         self._lag_s = server.draw_lag_s()
         self._zxid = server.zxid
@@ -116,10 +116,10 @@ class MemberConnection(asyncio.Protocol):
             if self._session is None:
                 self._connect(payload)
             else:
-                self._serve(Reader(payload))
+                self._serve(JuteReader(payload))
 
     def _connect(self, payload: bytes) -> None:
-        reader = Reader(payload)
+        reader = JuteReader(payload)
         reader.int32()
         last_seen, timeout_ms, session_id = reader.int64(), reader.int32(), reader.int64()
         server = self._server
@@ -142,7 +142,7 @@ class MemberConnection(asyncio.Protocol):
         granted = _INT.pack(0) + _INT.pack(timeout_ms) + struct.pack(">q", session.id)
         self._send(granted + _buffer(bytes(16)) + b"\x00")
 
-    def _serve(self, reader: Reader) -> None:
+    def _serve(self, reader: JuteReader) -> None:
         xid, code = reader.int32(), reader.int32()
         session, server = self._session, self._server
         assert session is not None
@@ -165,15 +165,15 @@ class MemberConnection(asyncio.Protocol):
         else:
             self._write(xid, code, reader, session)
 
-    def _attempt(self, xid: int, answer: Callable[[], bytes]) -> None:
+    def _attempt(self, xid: int, serve: Callable[[], bytes]) -> None:
         try:
-            body = answer()
-        except Refused as refused:
+            body = serve()
+        except RequestRejected as refused:
             self._reply(xid, refused.code)
         else:
             self._reply(xid, 0, body)
 
-    def _read(self, code: int, reader: Reader) -> bytes:
+    def _read(self, code: int, reader: JuteReader) -> bytes:
         path = reader.string()
         if code == OpCode.ADD_WATCH:
             self._watched.add(path)
@@ -184,7 +184,7 @@ class MemberConnection(asyncio.Protocol):
         names = b"".join(encoded_string(name) for name in sorted(node.children))
         return _INT.pack(len(node.children)) + names + stat(node)
 
-    def _write(self, xid: int, code: int, reader: Reader, session: Session) -> None:
+    def _write(self, xid: int, code: int, reader: JuteReader, session: SimulatedSession) -> None:
         """Apply a change to the ensemble now, and reply once the member has caught up with it."""
         error: int = 0
         try:
@@ -193,12 +193,12 @@ class MemberConnection(asyncio.Protocol):
             else:
                 change = self._change(code, reader, session)
                 (body,) = self._server.commit([change], session.id)
-        except Refused as refused:
+        except RequestRejected as refused:
             error, body = refused.code, b""
         zxid = self._server.zxid
         self._reply_at(zxid, lambda: self._reply(xid, error, body, zxid))
 
-    def _multi(self, reader: Reader, session: Session) -> bytes:
+    def _multi(self, reader: JuteReader, session: SimulatedSession) -> bytes:
         codes, changes = [], []
         while True:
             code, done = reader.int32(), reader.boolean()
@@ -213,7 +213,7 @@ class MemberConnection(asyncio.Protocol):
             def attempt() -> bytes:
                 try:
                     return change()
-                except Refused:
+                except RequestRejected:
                     failed.append(index)
                     raise
 
@@ -222,7 +222,7 @@ class MemberConnection(asyncio.Protocol):
         end = struct.pack(">i?i", -1, True, -1)
         try:
             results = self._server.commit([noted(*each) for each in enumerate(changes)], session.id)
-        except Refused as refused:
+        except RequestRejected as refused:
             parts = []
             for index in range(len(codes)):
                 error = refused.code if index == failed[0] else ZkCode.RUNTIME_INCONSISTENCY
@@ -231,7 +231,9 @@ class MemberConnection(asyncio.Protocol):
         heads = [struct.pack(">i?i", code, False, 0) for code in codes]
         return b"".join(head + result for head, result in zip(heads, results, strict=True)) + end
 
-    def _change(self, code: int, reader: Reader, session: Session) -> Callable[[], bytes]:
+    def _change(
+        self, code: int, reader: JuteReader, session: SimulatedSession
+    ) -> Callable[[], bytes]:
         server = self._server
         path = reader.string()
         if code == OpCode.CREATE:
@@ -261,7 +263,7 @@ class MemberConnection(asyncio.Protocol):
             self._transport.write(_INT.pack(len(payload)) + payload)
 
 
-class Reader:
+class JuteReader:
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
         self._position = 0

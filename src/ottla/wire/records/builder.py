@@ -29,7 +29,7 @@ from ottla.wire.records.batch import (
 from ottla.wire.records.compression import codec_id, compress
 from ottla.wire.records.crc import Buffer
 from ottla.wire.records.errors import CorruptBatch
-from ottla.wire.records.record import Header, Record, iter_records
+from ottla.wire.records.record import BatchRecord, Header, iter_records
 from ottla.wire.records.varint import VARINTS
 
 RecordFields: TypeAlias = tuple[bytes | None, bytes | None, Iterable[Header], int]
@@ -62,7 +62,7 @@ class EndTxnMarker(NamedTuple):
 
 
 def build_batch(
-    records: Iterable[Record | RecordFields],
+    records: Iterable[BatchRecord | RecordFields],
     *,
     base_offset: int = 0,
     compression: int | str = "none",
@@ -270,7 +270,7 @@ def read_end_txn_marker(batch: Buffer, header: BatchHeader | None = None) -> End
     return EndTxnMarker(kind is ControlType.COMMIT, _END_TXN_VALUE.unpack_from(record.value)[1])
 
 
-def _control_record(batch: Buffer, header: BatchHeader | None) -> Record:
+def _control_record(batch: Buffer, header: BatchHeader | None) -> BatchRecord:
     header = read_header(batch) if header is None else header
     record = next(iter_records(batch, header), None)
     if record is None or not header.is_control:
@@ -278,7 +278,7 @@ def _control_record(batch: Buffer, header: BatchHeader | None) -> Record:
     return record
 
 
-def _control_type(record: Record) -> ControlType:
+def _control_type(record: BatchRecord) -> ControlType:
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         raise CorruptBatch("a control record has no type", ErrorCode.INVALID_RECORD)
     try:
@@ -287,14 +287,14 @@ def _control_type(record: Record) -> ControlType:
         return ControlType.UNKNOWN
 
 
-def _fields(record: Record | RecordFields) -> Record:
-    if isinstance(record, Record):
+def _fields(record: BatchRecord | RecordFields) -> BatchRecord:
+    if isinstance(record, BatchRecord):
         return record
     key, value, headers, timestamp = record
-    return Record(-1, timestamp, key, value, tuple(headers))
+    return BatchRecord(-1, timestamp, key, value, tuple(headers))
 
 
-def _offsets(records: list[Record], base_offset: int, preserve: bool) -> list[int]:
+def _offsets(records: list[BatchRecord], base_offset: int, preserve: bool) -> list[int]:
     if not preserve:
         return list(range(base_offset, base_offset + len(records)))
     offsets = [record.offset for record in records]

@@ -43,7 +43,7 @@ class UnknownType(ValueError):
         self.kind = kind
 
 
-class Field(NamedTuple):
+class SchemaField(NamedTuple):
     """A field of a table."""
 
     name: str
@@ -53,11 +53,11 @@ class Field(NamedTuple):
     """Last version that has the field; `first` is the first one."""
     is_nullable: bool
     tag: int | None
-    fields: tuple[Field, ...]
+    fields: tuple[SchemaField, ...]
     """The nested fields of a struct, or of the structs in an array."""
 
 
-class Table(NamedTuple):
+class RecordSchema(NamedTuple):
     """The schema of a key, a value or a control record."""
 
     name: str
@@ -65,7 +65,7 @@ class Table(NamedTuple):
     first: int
     last: int
     first_flexible: int | None
-    fields: tuple[Field, ...]
+    fields: tuple[SchemaField, ...]
 
     def is_flexible(self, version: int) -> bool:
         return self.first_flexible is not None and version >= self.first_flexible
@@ -208,14 +208,14 @@ class _Reader:
         return self.uvarint() - 1 if flexible else int(self.number(layout))
 
 
-def _read_table(reader: _Reader, table: Table, version: int) -> dict[str, Any]:
+def _read_table(reader: _Reader, table: RecordSchema, version: int) -> dict[str, Any]:
     if version < table.first:
         raise ValueError(f"{table.name} has no version {version}")
     return _read_fields(reader, table.fields, version, table.is_flexible(version))
 
 
 def _read_fields(
-    reader: _Reader, fields: tuple[Field, ...], version: int, flexible: bool
+    reader: _Reader, fields: tuple[SchemaField, ...], version: int, flexible: bool
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
     there = [field for field in fields if field.first <= version <= field.last]
@@ -233,7 +233,7 @@ def _read_fields(
     return {field.name: found[field.name] for field in there if field.name in found}
 
 
-def _read_value(reader: _Reader, field: Field, version: int, flexible: bool) -> Any:
+def _read_value(reader: _Reader, field: SchemaField, version: int, flexible: bool) -> Any:
     kind = field.type
     if kind == "{}":
         # Null is encoded as -1, but as 0 in a tagged field.
@@ -288,8 +288,8 @@ _ALL_LATER = 1 << 15
 
 
 @lru_cache(maxsize=16)
-def _by_name(tables: str) -> dict[str, Table]:
-    found: dict[str, Table] = {}
+def _by_name(tables: str) -> dict[str, RecordSchema]:
+    found: dict[str, RecordSchema] = {}
     lines = tables.strip().splitlines()
     at = 0
     while at < len(lines):
@@ -297,7 +297,7 @@ def _by_name(tables: str) -> dict[str, Table]:
         assert head is not None, lines[at]
         name, api_key, first, last, flexible = head.groups()
         fields, at = _parse_fields(lines, at + 1, 2)
-        found[name] = Table(
+        found[name] = RecordSchema(
             name,
             None if api_key == "-" else int(api_key),
             int(first),
@@ -309,7 +309,7 @@ def _by_name(tables: str) -> dict[str, Table]:
 
 
 @lru_cache(maxsize=16)
-def _by_key(tables: str) -> dict[tuple[int, str], Table]:
+def _by_key(tables: str) -> dict[tuple[int, str], RecordSchema]:
     """Index tables by API key and part: "Key", "Value", or "" for metadata."""
     found = {}
     for table in _by_name(tables).values():
@@ -319,8 +319,8 @@ def _by_key(tables: str) -> dict[tuple[int, str], Table]:
     return found
 
 
-def _parse_fields(lines: list[str], at: int, indent: int) -> tuple[tuple[Field, ...], int]:
-    fields: list[Field] = []
+def _parse_fields(lines: list[str], at: int, indent: int) -> tuple[tuple[SchemaField, ...], int]:
+    fields: list[SchemaField] = []
     while at < len(lines):
         line = _FIELD.fullmatch(lines[at])
         if line is None or len(line[1]) < indent:
@@ -328,7 +328,7 @@ def _parse_fields(lines: list[str], at: int, indent: int) -> tuple[tuple[Field, 
         _, name, kind, first, more, nullable, tag = line.groups()
         nested, at = _parse_fields(lines, at + 1, indent + 2)
         fields.append(
-            Field(
+            SchemaField(
                 name,
                 kind,
                 int(first or 0),

@@ -39,7 +39,7 @@ _new_tuple = tuple.__new__
 Header: TypeAlias = tuple[str, bytes | None]
 
 
-class Record(NamedTuple):
+class BatchRecord(NamedTuple):
     """A decoded record."""
 
     offset: int
@@ -101,9 +101,9 @@ def read_records(
 
 def iter_records(
     batch: Buffer, header: BatchHeader, max_size: int = compression.MAX_DECOMPRESSED
-) -> Iterator[Record]:
+) -> Iterator[BatchRecord]:
     """Yield the records of a batch. Raises as `decode_records` does, before the first record."""
-    return map(_new_tuple, repeat(Record), decode_records(batch, header, max_size))
+    return map(_new_tuple, repeat(BatchRecord), decode_records(batch, header, max_size))
 
 
 def decode_records(  # noqa: C901

@@ -11,7 +11,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.coordinator_runtime import CoordinatorRuntime, RuntimePorts
 from ottla.broker.timers import Timers
-from ottla.core.coordinator import Decision, Producer, StartTimer, Token
+from ottla.core.coordinator import Decision, ProducerIdAndEpoch, StartTimer, Token
 from ottla.storage.log import AppendResult, LogSlice
 from ottla.wire.records.batch import BatchHeader, iter_headers
 
@@ -34,7 +34,7 @@ class Added:
 
     if_failed: Added | None = None
     delay_ms: int | None = None
-    producer: Producer | None = None
+    producer: ProducerIdAndEpoch | None = None
 
     def __init__(self, key: str | None, amount: int, *, commutes: bool = False) -> None:
         self.key, self.amount, self.commutes = key, amount, commutes
@@ -116,7 +116,7 @@ class FakePartition:
             self.high_watermark = last + 1
         return AppendResult(base, last, header.max_timestamp, is_duplicate=False)
 
-    def confirmed(self, offset: int) -> asyncio.Future[None]:
+    def wait_for_high_watermark(self, offset: int) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append((offset, future))
         return future

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.coordinator_batches import Append, plan_appends
-from ottla.core.coordinator import Decision, Producer
+from ottla.broker.coordinator_batches import PlannedAppend, plan_appends
+from ottla.core.coordinator import Decision, ProducerIdAndEpoch
 from ottla.wire.records.batch import read_header, validate
 from ottla.wire.records.builder import build_batch
 from ottla.wire.records.record import iter_records
@@ -19,11 +19,11 @@ NOW_MS = 1_700_000_000_000
 Pair = tuple[bytes, bytes | None]
 
 
-def plan(*decisions: Decision, max_bytes: int = 1_000, compression: int = 0) -> list[Append]:
+def plan(*decisions: Decision, max_bytes: int = 1_000, compression: int = 0) -> list[PlannedAppend]:
     return plan_appends(decisions, lambda record: record, NOW_MS, max_bytes, compression)
 
 
-def pairs(append: Append) -> list[Pair]:
+def pairs(append: PlannedAppend) -> list[Pair]:
     header = read_header(append.batch)
     validate(append.batch, 0, header, from_client=True)
     records = list(iter_records(append.batch, header))
@@ -90,8 +90,8 @@ def test_batches_are_those_that_the_builder_makes(given: list[Any], compression:
 
 def test_a_batch_belongs_to_one_transaction_or_to_none() -> None:
     plain = Decision(records=[(b"k", b"")])
-    first = Decision(records=[(b"k", b"")], producer=Producer(7, 2))
-    second = Decision(records=[(b"k", b"")], producer=Producer(8, 0))
+    first = Decision(records=[(b"k", b"")], producer=ProducerIdAndEpoch(7, 2))
+    second = Decision(records=[(b"k", b"")], producer=ProducerIdAndEpoch(8, 0))
     appends = plan(plain, first, first, second, plain, plain)
     assert [len(append.records) for append in appends] == [1, 2, 1, 2]
     headers = [read_header(append.batch) for append in appends]
@@ -102,7 +102,9 @@ def test_a_batch_belongs_to_one_transaction_or_to_none() -> None:
 
 
 def test_batches_of_a_transaction_are_no_larger_than_allowed() -> None:
-    large = Decision(records=[(b"k", bytes(300))] * 5, is_atomic=False, producer=Producer(7, 2))
+    large = Decision(
+        records=[(b"k", bytes(300))] * 5, is_atomic=False, producer=ProducerIdAndEpoch(7, 2)
+    )
     appends = plan(large)
     assert [read_header(append.batch).producer_id for append in appends] == [7] * len(appends)
     assert len(appends) == 3

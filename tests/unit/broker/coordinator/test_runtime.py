@@ -10,7 +10,7 @@ from tests.unit.broker.coordinator.bed import Added, Answer, Bed, FakePartition,
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.coordinator_runtime import FAILURE_BURST, FAILURE_INTERVAL_S, ShardState
-from ottla.core.coordinator import Producer
+from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.storage.log import LogSlice
 from ottla.wire.records.batch import iter_headers
 from ottla.wire.records.builder import build_batch, end_txn_marker
@@ -299,7 +299,7 @@ class Ended:
         self.value = error.code
 
 
-TXN = Producer(7, 2)
+TXN = ProducerIdAndEpoch(7, 2)
 
 
 def test_the_end_of_a_transaction_is_written_behind_its_records() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.timers import FIRED_PER_TURN, SPARE_PLACES, Timers
+from ottla.broker.timers import SPARE_PLACES, TIMERS_PER_WAKEUP, Timers
 
 
 class Handle:
@@ -127,14 +127,14 @@ def test_what_fails_does_not_keep_others_from_running(loop: Loop, timers: Timers
 
 def test_many_that_run_out_at_once_leave_room_for_others(loop: Loop, timers: Timers) -> None:
     fired: list[int] = []
-    for number in range(2 * FIRED_PER_TURN + 1):
+    for number in range(2 * TIMERS_PER_WAKEUP + 1):
         timers.start(number, 1, lambda number=number: fired.append(number))  # type: ignore[misc]
     loop.now += 1
     (handle,) = loop.handles
     handle.action()
-    assert fired == list(range(FIRED_PER_TURN))
+    assert fired == list(range(TIMERS_PER_WAKEUP))
     loop.pass_s(0)
-    assert fired == list(range(2 * FIRED_PER_TURN + 1))
+    assert fired == list(range(2 * TIMERS_PER_WAKEUP + 1))
 
 
 def test_actions_may_start_and_cancel_timers(loop: Loop, timers: Timers) -> None:

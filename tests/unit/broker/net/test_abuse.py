@@ -240,7 +240,7 @@ async def test_claimed_sizes_reserve_nothing_and_the_budget_holds() -> None:
         await until(lambda: len(server.request_memory.waiting) > 30)
         for _ in range(20):
             await settled(other)
-        kept = sum(1 for each in server.connections if each.reader.starving) * SHARED_BYTES
+        kept = sum(1 for each in server.connections if each.reader.bytes_refused) * SHARED_BYTES
         assert server.request_memory.used_bytes <= limit + 100_000_004 + kept
         assert server.request_memory.used_bytes < 20 * MIB
         for liar in liars:

@@ -22,7 +22,7 @@ from tests.unit.broker.net.harness import (
     until,
 )
 
-from ottla.broker.connection import FRAMES_PER_TURN, MAX_HELD_BYTES, MAX_PARKED
+from ottla.broker.connection import FRAMES_PER_WAKEUP, MAX_HELD_BYTES, MAX_PENDING
 
 
 class WriteSpy:
@@ -125,7 +125,7 @@ async def test_a_thousand_requests_in_one_packet_are_answered_and_let_others_in_
         other.writer.write(frame_of(HEARTBEAT, 5_000))
         client.writer.write(b"".join(frame_of(HEARTBEAT, n) for n in range(1_000)))
         assert await client.receive_ids(1_000) == list(range(1_000))
-        assert service.ids().index(5_000) <= 1 + 2 * FRAMES_PER_TURN
+        assert service.ids().index(5_000) <= 1 + 2 * FRAMES_PER_WAKEUP
 
 
 @on_both_loops
@@ -178,14 +178,14 @@ async def test_a_second_fetch_waits_for_the_first_and_other_requests_do_not() ->
 async def test_so_many_requests_may_be_parked_and_then_the_next_waits() -> None:
     async with running() as (_, service, port):
         client, other = await Client.connect(port), await Client.connect(port)
-        await client.send(*(frame_of(LEAVE_GROUP, n) for n in range(MAX_PARKED + 10)))
-        await until(lambda: len(service.parked) == MAX_PARKED)
+        await client.send(*(frame_of(LEAVE_GROUP, n) for n in range(MAX_PENDING + 10)))
+        await until(lambda: len(service.parked) == MAX_PENDING)
         await settled(other)
-        assert len(service.parked) == MAX_PARKED
-        for n in range(MAX_PARKED + 10):
+        assert len(service.parked) == MAX_PENDING
+        for n in range(MAX_PENDING + 10):
             await until(lambda n=n: len(service.parked) > n)  # type: ignore[misc]
             service.parked[n].set_result({})
-        assert await client.receive_ids(MAX_PARKED + 10) == list(range(MAX_PARKED + 10))
+        assert await client.receive_ids(MAX_PENDING + 10) == list(range(MAX_PENDING + 10))
 
 
 @on_a_loop

@@ -48,9 +48,9 @@ def test_one_frame_may_exceed_the_budget_and_the_next_waits() -> None:
     first, second = Waiter(memory), Waiter(memory)
     first.receive(start_of_frame(500 * KIB, 90 * KIB))
     assert memory.used_bytes > memory.limit_bytes
-    assert not first.reader.starving
+    assert not first.reader.bytes_refused
     second.receive(start_of_frame(500 * KIB, 5 * KIB))
-    assert second.reader.starving
+    assert second.reader.bytes_refused
 
 
 def test_waiters_are_served_first_come_first_served_and_not_in_the_callers_turn() -> None:
@@ -78,7 +78,7 @@ def test_a_newcomer_does_not_overtake_those_who_wait() -> None:
     memory.wait(waiting)
     holder.reader.close()
     newcomer.receive(start_of_frame(5 * KIB, 4 * KIB))
-    assert newcomer.reader.starving
+    assert newcomer.reader.bytes_refused
 
 
 def test_one_that_goes_away_lets_the_next_in() -> None:
@@ -109,33 +109,33 @@ def test_the_first_buffer_is_small_and_a_used_one_may_be_as_large_as_the_frame()
 def test_a_buffer_is_used_again_unless_somebody_still_looks_at_it() -> None:
     pool = BufferPool()
     buffer = bytearray(65_536)
-    pool.give(buffer)
-    assert pool.take(65_536) is buffer
+    pool.release(buffer)
+    assert pool.acquire(65_536) is buffer
     kept = memoryview(buffer).toreadonly()[10:20]
-    pool.give(buffer)
-    assert pool.take(65_536) is not buffer
+    pool.release(buffer)
+    assert pool.acquire(65_536) is not buffer
     assert len(kept) == 10
 
 
 def test_the_pool_is_bounded_and_let_go_when_nobody_wants_it() -> None:
     pool = BufferPool()
-    pool.give(bytearray(2 * MAX_POOLED_BYTES))
+    pool.release(bytearray(2 * MAX_POOLED_BYTES))
     assert not pool.has(2 * MAX_POOLED_BYTES)
     for _ in range(10):
-        pool.give(bytearray(MAX_POOLED_BYTES))
+        pool.release(bytearray(MAX_POOLED_BYTES))
     taken = 0
     while pool.has(MAX_POOLED_BYTES):
-        pool.take(MAX_POOLED_BYTES)
+        pool.acquire(MAX_POOLED_BYTES)
         taken += 1
     assert taken == POOL_BYTES // MAX_POOLED_BYTES
-    pool.give(bytearray(65_536))
+    pool.release(bytearray(65_536))
     pool.shrink()
     assert pool.has(65_536)
     pool.shrink()
     assert not pool.has(65_536)
 
 
-class Debtor:
+class SlowClient:
     def __init__(self, memory: ResponseMemory) -> None:
         self.memory = memory
         self.unsent = 0
@@ -143,7 +143,7 @@ class Debtor:
 
     def owe(self, size_bytes: int) -> None:
         self.unsent = size_bytes
-        self.memory.hold(self, size_bytes)
+        self.memory.set_held(self, size_bytes)
 
     def bytes_in_memory(self) -> int:
         return self.unsent
@@ -154,7 +154,7 @@ class Debtor:
 
 def test_the_one_that_is_stuck_longest_goes_first() -> None:
     memory = ResponseMemory(100)
-    oldest, second, newest = [Debtor(memory) for _ in range(3)]
+    oldest, second, newest = [SlowClient(memory) for _ in range(3)]
     oldest.owe(40)
     second.owe(40)
     newest.owe(50)
@@ -164,7 +164,7 @@ def test_the_one_that_is_stuck_longest_goes_first() -> None:
 
 def test_what_was_sent_meanwhile_is_not_held_against_anyone() -> None:
     memory = ResponseMemory(100)
-    slow, other = Debtor(memory), Debtor(memory)
+    slow, other = SlowClient(memory), SlowClient(memory)
     slow.owe(90)
     slow.unsent = 10
     other.owe(60)

@@ -22,7 +22,7 @@ from tests.unit.broker.net.harness import (
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.handlers.api_versions import ApiVersions, Features
-from ottla.broker.router import HANDLERS, RequestRefused, Router, decode, encode
+from ottla.broker.router import HANDLERS, RequestRejected, Router, decode, encode
 from ottla.wire import codec, schema
 
 API_VERSIONS = 18
@@ -66,9 +66,9 @@ async def test_versions_outside_are_refused_with_a_sentence() -> None:
     router = Router(Service().handlers())
     for version in (-1, 2, schema.versions(PRODUCE)[-1] + 1):
         frame = struct.pack(">hhih", PRODUCE, version, 1, -1)
-        with pytest.raises(RequestRefused, match=f"produce version {version} was requested"):
+        with pytest.raises(RequestRejected, match=f"produce version {version} was requested"):
             router.open(memoryview(frame), CONNECTION)
-    with pytest.raises(RequestRefused, match="API 17 is not supported by this broker"):
+    with pytest.raises(RequestRejected, match="API 17 is not supported by this broker"):
         router.open(memoryview(struct.pack(">hhih", 17, 0, 1, -1)), CONNECTION)
 
 

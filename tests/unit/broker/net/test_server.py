@@ -27,7 +27,7 @@ from tests.unit.broker.net.harness import (
 from ottla.base.errors import UserError
 from ottla.broker.listening import bind_listener
 from ottla.broker.router import Router
-from ottla.broker.server import CLOSING_S, STALLED_FRAME_S, Listener, Server
+from ottla.broker.server import CLOSE_TIMEOUT_S, STALLED_FRAME_TIMEOUT_S, Listener, Server
 
 MIB = 1024 * 1024
 
@@ -145,7 +145,7 @@ async def test_connections_that_come_too_fast_wait_for_their_turn() -> None:
         assert await clients[0].receive_ids(1) == [0]
         assert await clients[1].receive_ids(1) == [1]
         await until(lambda: server.connections_open == 5)
-        server._let_in()
+        server._admit_waiting()
         assert sorted(service.ids()) == [0, 1]
         clock.now += 0.5
         assert await clients[2].receive_ids(1) == [2]
@@ -249,10 +249,10 @@ async def test_a_peer_that_is_closed_and_does_not_take_its_last_answers_is_cut_o
         connection.finish()
         await until(lambda: steady(server))
         server.sweep(1_000.0)
-        server.sweep(1_000.0 + CLOSING_S / 2)
+        server.sweep(1_000.0 + CLOSE_TIMEOUT_S / 2)
         await asyncio.sleep(0)
         assert server.connections_open == 1
-        server.sweep(1_001.0 + CLOSING_S)
+        server.sweep(1_001.0 + CLOSE_TIMEOUT_S)
         await until(lambda: server.connections_open == 0)
 
 
@@ -268,9 +268,9 @@ async def test_a_request_that_does_not_come_is_dropped_while_others_wait_for_its
         honest = await Client.connect(port)
         await honest.send(produce_frame(1, bytes(300_000)))
         await until(lambda: len(server.request_memory.waiting) == 1)
-        server.sweep(clock.now + STALLED_FRAME_S - 1)
+        server.sweep(clock.now + STALLED_FRAME_TIMEOUT_S - 1)
         assert server.connections_open == 2
-        server.sweep(clock.now + STALLED_FRAME_S)
+        server.sweep(clock.now + STALLED_FRAME_TIMEOUT_S)
         assert (await honest.receive())[0] == 1
         assert "other requests wait for memory" in caplog.records[0].message
         assert await stalling.rest() == b""

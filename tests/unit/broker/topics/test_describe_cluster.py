@@ -62,7 +62,7 @@ def test_fenced_brokers_are_told_only_when_asked_for(asked: bool) -> None:
 
 def test_a_broker_whose_lease_has_expired_is_fenced_before_its_session_ends() -> None:
     async def scenario(broker: FakeBroker) -> None:
-        broker.image.note_silent([1])
+        broker.image.set_presumed_dead([1])
         answer = await broker.call(describe_cluster, 2, include_fenced_brokers=True)
         assert [(node.broker_id, node.is_fenced) for node in answer.brokers] == [(1, True)]
 

@@ -15,7 +15,7 @@ from ottla.broker.handlers import create_topics, metadata
 from ottla.metadata import tree
 from ottla.wire import codec
 
-NOT_ASKED_FOR = -(2**31)
+NOT_REQUESTED = -(2**31)
 ALL = versions(metadata)
 
 
@@ -52,9 +52,9 @@ def test_all_topics_and_the_cluster_are_told_in_every_version(version: int) -> N
         if version >= 7:
             assert partition.leader_epoch == 0
         if version >= 8:
-            assert answer.topics[0].topic_authorized_operations == NOT_ASKED_FOR
+            assert answer.topics[0].topic_authorized_operations == NOT_REQUESTED
         if 8 <= version <= 10:
-            assert answer.cluster_authorized_operations == NOT_ASKED_FOR
+            assert answer.cluster_authorized_operations == NOT_REQUESTED
         if version >= 10:
             assert answer.topics[0].topic_id.bytes == broker.image.topics["a"].topic_id
 

@@ -124,7 +124,7 @@ def test_cooperatively_nothing_goes_to_two_and_two_rounds_are_enough(
         for member, partitions in assignment.items():
             elsewhere = {tp for other in members if other != member for tp in owned[other]
                          if tp.topic in members[other]}  # fmt: skip
-            assert not set(partitions) & elsewhere, "it has not been given back yet"
+            assert not set(partitions) & elsewhere, "it has not been revoked yet"
         if assignment == owned:
             break
         owned = assignment

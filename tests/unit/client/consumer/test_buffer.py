@@ -47,7 +47,7 @@ class Fixture:
         return fetched
 
     def take(self, limit: int = 100) -> list[int]:
-        self.buffer.settle()
+        self.buffer.mark_consumed()
         records = self.buffer.take(limit)
         self.buffer.is_delivered = True
         return [record.offset for record in records]
@@ -59,7 +59,7 @@ def test_records_below_the_position_are_skipped_and_a_cut_batch_is_left_out() ->
     fixture.add(A, batch(0, 4) + batch(4, 2) + batch(6, 2)[:-1])
     assert fixture.take() == [2, 3, 4, 5]
     assert fixture.state(A).fetch_position == 6
-    fixture.buffer.settle()
+    fixture.buffer.mark_consumed()
     assert fixture.state(A).position == 6
 
 
@@ -82,7 +82,7 @@ def test_aborted_transactions_and_markers_are_left_out_when_reading_committed() 
     fixture = Fixture(A)
     fixture.add(A, data, aborted=[(7, 0)])
     assert fixture.take() == [2, 4]
-    fixture.buffer.settle()
+    fixture.buffer.mark_consumed()
     assert fixture.state(A).position == 6, "behind the marker"
     fixture = Fixture(A)
     fixture.add(A, data)
@@ -95,7 +95,7 @@ def test_positions_move_only_when_the_user_comes_back() -> None:
     assert fixture.take(3) == [0, 1, 2]
     assert fixture.state(A).position == 0
     assert fixture.buffer.in_hand_position(A) == 3
-    fixture.buffer.settle()
+    fixture.buffer.mark_consumed()
     assert fixture.state(A).position == 3
     assert fixture.state(A).position_epoch == -1
 
@@ -104,9 +104,9 @@ def test_a_take_that_reached_nobody_is_taken_back() -> None:
     fixture = Fixture(A)
     fixture.add(A, batch(0, 4))
     assert fixture.take(1) == [0]
-    fixture.buffer.settle()
+    fixture.buffer.mark_consumed()
     fixture.buffer.take(2)  # Ctrl-C interrupts before is_delivered is set
-    fixture.buffer.settle()
+    fixture.buffer.mark_consumed()
     state = fixture.state(A)
     assert (state.position, state.fetch_position) == (1, 1)
     assert fixture.take() == []
@@ -119,9 +119,9 @@ def test_what_an_iterator_has_left_goes_back() -> None:
     fixture.add(A, batch(0, 3))
     fixture.add(B, batch(0, 3))
     records = fixture.buffer.take(5)
-    handed = fixture.buffer.hand_out_singly(records)
+    handed = fixture.buffer.iterate(records)
     assert [next(handed).offset for _ in range(2)] == [0, 1]
-    fixture.buffer.settle()
+    fixture.buffer.mark_consumed()
     assert (fixture.state(A).position, fixture.state(B).position) == (2, 0)
     assert fixture.take() == [2, 0, 1, 2]
 
@@ -129,9 +129,9 @@ def test_what_an_iterator_has_left_goes_back() -> None:
 def test_letting_go_of_an_iterator_counts_all_but_the_record_in_hand() -> None:
     fixture = Fixture(A)
     fixture.add(A, batch(0, 5))
-    handed = fixture.buffer.hand_out_singly(fixture.buffer.take(5))
+    handed = fixture.buffer.iterate(fixture.buffer.take(5))
     assert [next(handed).offset for _ in range(3)] == [0, 1, 2]
-    fixture.buffer.let_go()
+    fixture.buffer.discard_in_hand()
     assert fixture.state(A).position == 2
 
 
@@ -139,7 +139,7 @@ def test_letting_go_of_a_poll_counts_none_of_it() -> None:
     fixture = Fixture(A)
     fixture.add(A, batch(0, 5))
     assert fixture.take(3) == [0, 1, 2]
-    fixture.buffer.let_go()
+    fixture.buffer.discard_in_hand()
     assert fixture.state(A).position == 0
 
 
@@ -173,7 +173,7 @@ def test_damage_is_told_after_what_is_before_it_and_each_time() -> None:
     fixture.add(A, batch(0, 2) + bytes(damaged))
     assert fixture.take() == [0, 1]
     for _ in range(2):
-        with pytest.raises(ClientError, match="offset 2 cannot be read") as caught:
+        with pytest.raises(ClientError, match="offset 2 is invalid") as caught:
             fixture.take()
         assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
         assert (caught.value.topic, caught.value.partition) == A
@@ -214,8 +214,8 @@ def test_a_deserialiser_is_called_once_for_each_record() -> None:
     state = subscription.state(A)
     state.seek(0)
     buffer.add(FetchedPartition(state, state.version, batch(0, 3), 0))
-    next(buffer.hand_out_singly(buffer.take(3)))
-    buffer.settle()
+    next(buffer.iterate(buffer.take(3)))
+    buffer.mark_consumed()
     rest: list[Record] = buffer.take(3)
     assert [record.offset for record in rest] == [1, 2]
     assert seen == [b"0", b"1", b"2"]

@@ -7,7 +7,7 @@ import gc
 import warnings
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.client.consumer.positions import _tried
+from ottla.client.consumer.positions import _collect_failure
 
 
 def test_what_is_cancelled_before_it_begins_leaves_no_coroutine_behind() -> None:
@@ -17,7 +17,7 @@ def test_what_is_cancelled_before_it_begins_leaves_no_coroutine_behind() -> None
         began.append(number)
 
     async def cancel_at_once() -> None:
-        task = asyncio.create_task(_tried([], look_up, 1))
+        task = asyncio.create_task(_collect_failure([], look_up, 1))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -35,5 +35,5 @@ def test_a_failure_of_kafkas_is_kept_for_later() -> None:
     async def fail() -> None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    asyncio.run(_tried(failures, fail))
+    asyncio.run(_collect_failure(failures, fail))
     assert [error.code for error in failures] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

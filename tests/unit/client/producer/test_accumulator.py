@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ottla.client.producer.accumulator import NEVER_S, Accumulator, Full, PartitionQueue
+from ottla.client.producer.accumulator import NEVER_S, Accumulator, BufferExhausted, PartitionQueue
 from ottla.client.producer.batch import record_bound
 from ottla.client.producer.future import RecordFuture
 
@@ -14,7 +14,7 @@ def accumulator(memory: int = 10_000) -> Accumulator:
 
 def add(
     waiting: Accumulator, queue: PartitionQueue, size: int = 300, now_s: float = 0.0
-) -> RecordFuture | Full:
+) -> RecordFuture | BufferExhausted:
     value = bytes(size)
     bound = record_bound(None, value, ())
     return waiting.append(queue, None, value, (), 0, bound, lambda: now_s)[0]
@@ -52,7 +52,7 @@ def test_a_record_larger_than_a_batch_has_one_of_its_own() -> None:
 def test_memory_is_given_back_when_a_batchs_fate_is_known() -> None:
     waiting, queue = accumulator(), PartitionQueue("t", 0)
     add(waiting, queue)
-    batch = waiting.take(queue)
+    batch = waiting.pop_ready(queue)
     batch.in_request = True
     assert waiting.available_bytes == 10_000 - BATCH
     waiting.finish(batch)
@@ -64,14 +64,14 @@ def test_memory_goes_to_the_first_in_line() -> None:
     waiting, queues = accumulator(2 * BATCH), [PartitionQueue("t", number) for number in range(3)]
     add(waiting, queues[0])
     add(waiting, queues[1])
-    assert isinstance(add(waiting, queues[2]), Full)
+    assert isinstance(add(waiting, queues[2]), BufferExhausted)
     granted: list[str] = []
     first = waiting.reserve(2 * BATCH, lambda: granted.append("first"))
     second = waiting.reserve(BATCH, lambda: granted.append("second"))
-    waiting.finish(waiting.take(queues[0]))
+    waiting.finish(waiting.pop_ready(queues[0]))
     assert granted == []  # the second would fit, but reservations are granted in order
-    assert isinstance(add(waiting, queues[2]), Full)
-    waiting.finish(waiting.take(queues[1]))
+    assert isinstance(add(waiting, queues[2]), BufferExhausted)
+    waiting.finish(waiting.pop_ready(queues[1]))
     assert granted == ["first"]
     waiting.cancel(first)
     assert granted == ["first", "second"]
@@ -95,14 +95,14 @@ def test_batches_go_back_to_where_their_sequences_belong() -> None:
     waiting, queue = accumulator(100_000), PartitionQueue("t", 0)
     for _ in range(4):
         add(waiting, queue, 900)
-    first, second, third = (waiting.take(queue) for _ in range(3))
+    first, second, third = (waiting.pop_ready(queue) for _ in range(3))
     for sequence, batch in enumerate((first, second, third)):
         batch.set_producer_state(1, 0, sequence)
         queue.sequences.in_flight.append(batch)
     last = queue.batches[0]
-    waiting.put_back(queue, [second])
-    waiting.put_back(queue, [third])
-    waiting.put_back(queue, [first])
+    waiting.requeue(queue, [second])
+    waiting.requeue(queue, [third])
+    waiting.requeue(queue, [first])
     assert list(queue.batches) == [first, second, third, last]
 
 

@@ -25,7 +25,7 @@ class Batch:
     base_sequence: int = -1
     sequence_was_reset: bool = False
     in_request: bool = False
-    fate_was_unknown: bool = False
+    may_be_written: bool = False
 
     @property
     def has_sequence(self) -> bool:
@@ -93,12 +93,12 @@ def test_a_gap_before_the_next_in_line_begins_a_new_epoch() -> None:
     idempotence.acknowledged(partition, first, 0)
     assert idempotence.may_retry(partition, second, OUT_OF_ORDER)
     assert not idempotence.may_send(partition, second)
-    idempotence.begin_epoch_if_asked()
+    idempotence.start_requested_epoch()
     assert idempotence.may_send(partition, second)
     assert [batch.state for batch in (second, third)] == [(1, 0), (1, 5)]
     # The response for the third batch was in flight and refers to a sequence already replaced.
     assert idempotence.may_retry(partition, third, OUT_OF_ORDER)
-    idempotence.begin_epoch_if_asked()
+    idempotence.start_requested_epoch()
     assert third.state == (1, 5)
 
 
@@ -119,7 +119,7 @@ def test_a_broker_that_does_not_know_the_producer(
     first, second = send(idempotence, partition, 2)
     idempotence.acknowledged(partition, first, was_acked)
     assert idempotence.may_retry(partition, second, UNKNOWN, log_start_offset) == retried
-    idempotence.begin_epoch_if_asked()
+    idempotence.start_requested_epoch()
     assert idempotence.producer_epoch == epoch
     restarted = retried and log_start_offset != -1
     assert second.state == ((epoch, 0) if restarted else (0, 5))
@@ -129,23 +129,23 @@ def test_what_fails_for_good_leaves_no_gap() -> None:
     idempotence, partition = producer()
     first, second = send(idempotence, partition, 2)
     idempotence.failed(partition, first, ErrorCode.INVALID_RECORD, surely_not_written=True)
-    idempotence.begin_epoch_if_asked()
+    idempotence.start_requested_epoch()
     assert second.state == (1, 0)
 
 
 def test_a_batch_that_may_have_been_written_is_tried_again_before_a_new_epoch_begins() -> None:
     idempotence, partition = producer()
     first, second, third = send(idempotence, partition, 3)
-    first.fate_was_unknown = True
+    first.may_be_written = True
     assert idempotence.may_retry(partition, first, NETWORK)
     idempotence.failed(partition, second, ErrorCode.INVALID_RECORD, surely_not_written=True)
     assert idempotence.may_retry(partition, third, OUT_OF_ORDER)
-    idempotence.begin_epoch_if_asked()
+    idempotence.start_requested_epoch()
     assert first.state == (0, 0)
     assert idempotence.may_send(partition, first)
     assert not idempotence.may_send(partition, third)
     idempotence.acknowledged(partition, first, 0)
-    idempotence.begin_epoch_if_asked()
+    idempotence.start_requested_epoch()
     assert third.state == (1, 0)
     assert idempotence.may_send(partition, third)
 
@@ -154,7 +154,7 @@ def test_in_a_transaction_the_others_move_up() -> None:
     idempotence, partition = producer(is_transactional=True)
     first, second, third = send(idempotence, partition, 3)
     idempotence.failed(partition, second, ErrorCode.INVALID_RECORD, surely_not_written=True)
-    idempotence.begin_epoch_if_asked()
+    idempotence.start_requested_epoch()
     assert [batch.state for batch in (first, third)] == [(0, 0), (0, 5)]
     assert partition.next_sequence == 10
 
@@ -167,7 +167,7 @@ def test_after_a_batch_of_unknown_fate_nothing_new_goes_until_the_rest_is_answer
     # This success proves that the first batch was written.
     idempotence.acknowledged(partition, second, 5)
     assert idempotence.resolve(partition)
-    idempotence.begin_epoch_if_asked()
+    idempotence.start_requested_epoch()
     assert send(idempotence, partition, 1)[0].state == (0, 10)
 
 
@@ -176,7 +176,7 @@ def test_a_batch_of_unknown_fate_that_was_last_begins_a_new_epoch() -> None:
     (only,) = send(idempotence, partition, 1)
     idempotence.failed(partition, only, NETWORK, surely_not_written=False)
     assert idempotence.resolve(partition)
-    idempotence.begin_epoch_if_asked()
+    idempotence.start_requested_epoch()
     assert send(idempotence, partition, 1)[0].state == (1, 0)
 
 
@@ -191,8 +191,8 @@ def test_other_partitions_enter_the_new_epoch_when_nothing_of_the_old_is_open() 
     idempotence, partition = producer()
     other = PartitionSequences()
     (theirs,) = send(idempotence, other, 1)
-    idempotence.ask_for_epoch(partition)
-    idempotence.begin_epoch_if_asked()
+    idempotence.request_new_epoch(partition)
+    idempotence.start_requested_epoch()
     assert not idempotence.may_send(other, Batch())
     assert idempotence.may_send(other, theirs)
     idempotence.acknowledged(other, theirs, 0)
@@ -204,7 +204,7 @@ def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
     idempotence.set_producer_id(7, MAX_EPOCH)
     first, second = send(idempotence, partition, 2)
     idempotence.failed(partition, first, ErrorCode.INVALID_RECORD, surely_not_written=True)
-    idempotence.begin_epoch_if_asked()
+    idempotence.start_requested_epoch()
     assert not idempotence.has_producer_id
     assert not idempotence.may_send(partition, second)
     idempotence.set_producer_id(8, 0)
@@ -259,7 +259,7 @@ class World:
         """Send the batches that may be sent and give each request an outcome.
 
         A connection that loses a request or a response loses all later ones too."""
-        self.idempotence.begin_epoch_if_asked()
+        self.idempotence.start_requested_epoch()
         requests = self._requests(len(outcomes))
         is_cut = False
         answers: list[tuple[int, Batch, ErrorCode]] = []
@@ -287,7 +287,7 @@ class World:
             return NETWORK
         if outcome == "not leader":
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if outcome == "refused" and not batch.fate_was_unknown:
+        if outcome == "refused" and not batch.may_be_written:
             return ErrorCode.INVALID_RECORD
         code = self.broker.append(name, batch)
         return NETWORK if outcome == "lost answer" else code
@@ -295,7 +295,7 @@ class World:
     def _answer(self, name: int, batch: Batch, code: ErrorCode) -> bool:
         """Handle a response and return whether the batch must be sent again."""
         if code == NETWORK:
-            batch.fate_was_unknown = True
+            batch.may_be_written = True
         if code == ErrorCode.NONE:
             self.idempotence.acknowledged(self.partition, batch, 0)
             self.acknowledged.append(name)

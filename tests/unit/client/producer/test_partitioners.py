@@ -12,7 +12,6 @@ from ottla.client.metadata import ClusterMetadata, Node, PartitionMetadata, Topi
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.future import RecordFuture
-from ottla.client.producer.intake import Intake
 from ottla.client.producer.partitioners import (
     PriorityPartitioner,
     RoundRobinPartitioner,
@@ -20,6 +19,7 @@ from ottla.client.producer.partitioners import (
     partition_of,
     partitioner,
 )
+from ottla.client.producer.record_appender import RecordAppender
 from ottla.wire.murmur2 import partition_for_key
 
 BATCH = 1000
@@ -50,8 +50,8 @@ def test_the_next_turn_is_rather_that_of_a_partition_where_fewer_wait() -> None:
 
 
 def test_round_robin_passes_over_partitions_without_leader() -> None:
-    turns = RoundRobinPartitioner()
-    chosen = [turns.partition(topic([0, -1, 0]), None, None, None, None) for _ in range(4)]
+    partitioner = RoundRobinPartitioner()
+    chosen = [partitioner.partition(topic([0, -1, 0]), None, None, None, None) for _ in range(4)]
     assert chosen == [0, 2, 0, 2]
 
 
@@ -68,28 +68,28 @@ def test_what_is_no_partitioner_is_refused(given: object) -> None:
         partitioner(given)  # type: ignore[arg-type]
 
 
-def intake(accumulator: Accumulator) -> Intake:
+def appender(accumulator: Accumulator) -> RecordAppender:
     config = ProducerConfig.of("localhost:9092", None, {"batch_size": BATCH})
     cluster = Cluster(config)
     nodes = {0: Node(0, "localhost", 9092)}
     cluster.metadata = ClusterMetadata(nodes=nodes, topics={"t": topic([0] * 4)})
-    made = Intake(
+    made = RecordAppender(
         config, cluster, accumulator, lambda: None,
         key_serializer=None, value_serializer=None, partitioner=None,
     )  # fmt: skip
-    made.refuse(None)
+    made.reject_with(None)
     return made
 
 
-def send(records: Intake) -> int:
-    future = records.offer("t", bytes(100), None, None, None, None, None)
+def send(records: RecordAppender) -> int:
+    future = records.try_append("t", bytes(100), None, None, None, None, None)
     assert isinstance(future, RecordFuture)
     return future._batch.partition
 
 
 def test_records_without_key_fill_a_batch_before_the_turn_passes() -> None:
     accumulator = Accumulator(batch_size=BATCH, linger_s=1, buffer_memory=1_000_000)
-    records = intake(accumulator)
+    records = appender(accumulator)
     partitions = [send(records) for _ in range(40)]
     runs = [partitions[start : start + 8] for start in range(0, 40, 8)]
     assert all(len(set(run)) == 1 for run in runs)
@@ -98,12 +98,12 @@ def test_records_without_key_fill_a_batch_before_the_turn_passes() -> None:
 
 def test_a_partition_keeps_its_turn_over_small_batches_until_a_batchs_worth_went_there() -> None:
     accumulator = Accumulator(batch_size=BATCH, linger_s=0, buffer_memory=1_000_000)
-    records = intake(accumulator)
+    records = appender(accumulator)
     partitions = []
     for _ in range(12):  # each batch has 173 bytes, including its header
         partitions.append(send(records))
         (queue,) = accumulator.queues
-        accumulator.take(queue).seal(0, None)
+        accumulator.pop_ready(queue).seal(0, None)
     assert len(set(partitions[:6])) == 1
     assert partitions[6] != partitions[5]
 

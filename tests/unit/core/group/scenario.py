@@ -9,7 +9,7 @@ import struct
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.core.coordinator import NO_PRODUCER_ID, Decision, Producer, StartTimer
+from ottla.core.coordinator import NO_PRODUCER_ID, Decision, ProducerIdAndEpoch, StartTimer
 from ottla.core.group import events
 from ottla.core.group.classic import ClassicGroup, GroupState
 from ottla.core.group.records import CommittedOffset
@@ -235,7 +235,7 @@ class Scenario:
         retention_ms: int = -1,
         topic_id: bytes = bytes(16),
         knows_group_not_found: bool = True,
-        producer: Producer | None = None,
+        producer: ProducerIdAndEpoch | None = None,
         knows_member_epochs: bool = True,
     ) -> Call:
         topics = [

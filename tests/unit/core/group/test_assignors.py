@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.core.group.assignors import ASSIGNORS, MemberSpec
-from ottla.core.group.assignors.spec import Place
+from ottla.core.group.assignors.spec import TopicIdPartition
 from ottla.core.group.consumer_records import Assignment
 
 A, B, C = (bytes([number]) * 16 for number in range(1, 4))
@@ -22,7 +22,7 @@ def spec(
     return MemberSpec(frozenset(topics), assigned or {}, instance)
 
 
-def places(assignment: Assignment) -> set[Place]:
+def places(assignment: Assignment) -> set[TopicIdPartition]:
     return {(topic, each) for topic, partitions in assignment.items() for each in partitions}
 
 
@@ -140,7 +140,7 @@ def test_uniform_moves_no_more_than_evenness_needs(
     assigned = ASSIGNORS["uniform"](members, counts)
     total = sum(len(places(each)) for each in assigned.values())
     quota, larger = divmod(total, len(members))
-    seen: dict[Place, int] = {}
+    seen: dict[TopicIdPartition, int] = {}
     for each in members.values():
         for place in places(each.assigned):
             seen[place] = seen.get(place, 0) + 1

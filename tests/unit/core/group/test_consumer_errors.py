@@ -10,7 +10,7 @@ from tests.unit.core.group.consumer_scenario import REBALANCE_MS, ConsumerScenar
 from tests.unit.core.group.scenario import GROUP, Call, subscription
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.core.coordinator import Producer
+from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.group import events
 from ottla.core.group.consumer_heartbeat import check
 from ottla.core.group.settings import GroupSettings
@@ -345,7 +345,7 @@ def fetch(member_id: str | None, epoch: int) -> Ask:
     return ask
 
 
-TXN = Producer(7, 0)
+TXN = ProducerIdAndEpoch(7, 0)
 OFFSETS: dict[str, tuple[Ask, ErrorCode]] = {
     "commit of nobody": (commit(), ErrorCode.UNKNOWN_MEMBER_ID),
     "commit of a stranger": (

@@ -17,7 +17,7 @@ from tests.unit.core.group.scenario import (
 )
 
 from ottla.base.errors import ErrorCode
-from ottla.core.coordinator import Producer
+from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.group import events
 from ottla.core.group.classic import GroupState
 from ottla.core.group.events import FetchTopic
@@ -191,7 +191,7 @@ def test_of_a_transaction_and_a_later_commit_the_later_counts() -> None:
     assert scenario.fetch() == {("t", 0): 6}
 
 
-TXN = Producer(7, epoch=2)
+TXN = ProducerIdAndEpoch(7, epoch=2)
 
 
 def test_a_commit_in_a_transaction_waits_for_its_end() -> None:
@@ -215,8 +215,8 @@ def test_an_offset_is_unstable_until_the_last_of_its_transactions_ends() -> None
     scenario = Scenario()
     scenario.commit({("t", 0): 1})
     for producer_id in (7, 8):
-        scenario.commit({("t", 0): producer_id}, producer=Producer(producer_id, 0))
-        scenario.commit({("t", 0): producer_id}, producer=Producer(producer_id, 0))
+        scenario.commit({("t", 0): producer_id}, producer=ProducerIdAndEpoch(producer_id, 0))
+        scenario.commit({("t", 0): producer_id}, producer=ProducerIdAndEpoch(producer_id, 0))
     scenario.end_transaction(8, commit=True)
     assert scenario.fetch(stable=True) == {("t", 0): ErrorCode.UNSTABLE_OFFSET_COMMIT}
     scenario.end_transaction(7, commit=False)

@@ -35,14 +35,14 @@ def test_a_lease_that_was_given_back_is_over_at_once() -> None:
     watch.observed(1, 10.0, version=3)
     watch.released(1, version=4)
     assert watch.expired(10.0) == {1: 4}
-    watch.begin_anew(11.0)
+    watch.restart_expiry(11.0)
     assert watch.expired(11.0) == {1: 4}
 
 
 def test_who_was_cut_off_counts_anew() -> None:
     watch = LeaseWatch(2.0)
     watch.observed(1, 10.0, version=3)
-    watch.begin_anew(100.0)
+    watch.restart_expiry(100.0)
     assert watch.expired(102.0) == {}
     assert watch.expired(103.0) == {1: 3}
 

@@ -19,7 +19,7 @@ from ottla.wire.records.columnar.scan import scan_fetch
 from ottla.wire.records.compression import NAMES
 from ottla.wire.records.errors import BatchError, CorruptBatch, UnsupportedMagic
 from ottla.wire.records.fetched import MAX_OFFSET
-from ottla.wire.records.record import Record, iter_records
+from ottla.wire.records.record import BatchRecord, iter_records
 from ottla.wire.records.varint import encode_varint
 
 SHORT_WAY: list[tuple[int, int]] = []
@@ -36,10 +36,10 @@ def decoded(data: bytes | bytearray | memoryview, **options: Any) -> list[Decode
     return parts
 
 
-def as_records(parts: Sequence[DecodedRecords]) -> list[Record]:
+def as_records(parts: Sequence[DecodedRecords]) -> list[BatchRecord]:
     """Return the rows of all columns in the form of the record-by-record reader."""
     return [
-        Record(
+        BatchRecord(
             row["offset"],
             row["timestamp"],
             row["key"],
@@ -51,7 +51,7 @@ def as_records(parts: Sequence[DecodedRecords]) -> list[Record]:
     ]
 
 
-def one_by_one(data: bytes | bytearray) -> list[Record]:
+def one_by_one(data: bytes | bytearray) -> list[BatchRecord]:
     return [record for header in iter_headers(data) for record in iter_records(data, header)]
 
 
@@ -65,7 +65,7 @@ def batch_of(section: bytes, count: int) -> bytearray:
 
 @given(st.lists(st.tuples(records(), codecs), min_size=1, max_size=4), st.integers(0, 2**60))
 def test_any_batches_read_as_one_by_one(
-    batches: list[tuple[list[Record], str]], base_offset: int
+    batches: list[tuple[list[BatchRecord], str]], base_offset: int
 ) -> None:
     data = b""
     for originals, codec in batches:
@@ -92,7 +92,7 @@ def test_every_codec_and_every_kind_of_buffer_is_read(codec: str, kind: Any) -> 
     st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True),
 )
 def test_a_projection_is_those_columns_in_that_order(
-    originals: list[Record], codec: str, columns: list[str]
+    originals: list[BatchRecord], codec: str, columns: list[str]
 ) -> None:
     data = build_batch(originals, compression=codec)
     (whole,), (part,) = decoded(data), decoded(data, columns=columns)
@@ -355,7 +355,7 @@ def test_record_counts_size_nothing() -> None:
 
 def assert_the_same_answer(data: bytes | bytearray) -> None:
     """Assert that both readers return the same rows, or that both raise."""
-    expected: list[Record] | None
+    expected: list[BatchRecord] | None
     try:
         for header in iter_headers(data):
             b.validate(data, header.position, header)
@@ -370,7 +370,7 @@ def assert_the_same_answer(data: bytes | bytearray) -> None:
     for aborted in SHORT_WAY, LONG_WAY:
         try:
             parts = decoded(data, max_size=1 << 20, aborted=aborted)
-            given: list[Record] | None = as_records(parts)
+            given: list[BatchRecord] | None = as_records(parts)
         except BatchError:
             given = None
         assert given == expected
@@ -379,7 +379,7 @@ def assert_the_same_answer(data: bytes | bytearray) -> None:
 @settings(max_examples=200)
 @given(st.lists(records(max_size=4), min_size=1, max_size=3), codecs, st.data())
 def test_damage_under_a_good_crc_is_judged_as_one_by_one(
-    batches: list[list[Record]], codec: str, data: st.DataObject
+    batches: list[list[BatchRecord]], codec: str, data: st.DataObject
 ) -> None:
     fetched = bytearray()
     for originals in batches:

@@ -24,7 +24,7 @@ from ottla.wire.records.columnar.columns import RecordColumns
 from ottla.wire.records.columnar.decode import HEADER_TYPE, decode_fetch
 from ottla.wire.records.columnar.encode import EncodedBatch, encode_batches
 from ottla.wire.records.errors import InvalidBatch
-from ottla.wire.records.record import Record, check_records, iter_records
+from ottla.wire.records.record import BatchRecord, check_records, iter_records
 
 BYTES_KINDS = [
     pa.binary(),
@@ -37,7 +37,7 @@ BYTES_KINDS = [
 ]
 
 
-def columns_of(originals: list[Record]) -> dict[str, Any]:
+def columns_of(originals: list[BatchRecord]) -> dict[str, Any]:
     headers = [[{"key": name, "value": value} for name, value in r.headers] for r in originals]
     return {
         "key": pa.array([r.key for r in originals], pa.binary()),
@@ -47,9 +47,9 @@ def columns_of(originals: list[Record]) -> dict[str, Any]:
     }
 
 
-def read_back(batches: list[EncodedBatch]) -> list[Record]:
+def read_back(batches: list[EncodedBatch]) -> list[BatchRecord]:
     """Check each batch as a broker does, and return every record with offsets from 0."""
-    found: list[Record] = []
+    found: list[BatchRecord] = []
     for batch in batches:
         header = read_header(batch.data)
         validate(batch.data, 0, header, from_client=True)
@@ -62,13 +62,13 @@ def read_back(batches: list[EncodedBatch]) -> list[Record]:
     return [record._replace(offset=index) for index, record in enumerate(found)]
 
 
-def encoded(rows: Any = None, *, batch_size: int = 1 << 20, **given: Any) -> list[Record]:
+def encoded(rows: Any = None, *, batch_size: int = 1 << 20, **given: Any) -> list[BatchRecord]:
     return read_back(list(encode_batches(RecordColumns(**given), rows, batch_size=batch_size)))
 
 
 @given(records(), codecs, st.integers(0, 400))
 def test_what_is_encoded_reads_back_one_by_one_and_in_columns(
-    originals: list[Record], codec: str, batch_size: int
+    originals: list[BatchRecord], codec: str, batch_size: int
 ) -> None:
     columns = RecordColumns(**columns_of(originals))
     batches = list(encode_batches(columns, batch_size=batch_size, compression=codec))
@@ -80,7 +80,7 @@ def test_what_is_encoded_reads_back_one_by_one_and_in_columns(
 
 
 @given(records())
-def test_one_batch_is_byte_for_byte_what_the_builder_makes(originals: list[Record]) -> None:
+def test_one_batch_is_byte_for_byte_what_the_builder_makes(originals: list[BatchRecord]) -> None:
     columns = RecordColumns(**columns_of(originals))
     producer: Any = {"producer_id": 17, "producer_epoch": 2, "base_sequence": 5}
     (batch,) = encode_batches(columns, transactional=True, **producer)
@@ -98,7 +98,7 @@ def test_other_clients_read_our_batches(client: str, codec: str) -> None:
 @settings(max_examples=60)
 @given(records(), st.data())
 def test_slices_and_chunks_are_read_where_they_lie(
-    originals: list[Record], data: st.DataObject
+    originals: list[BatchRecord], data: st.DataObject
 ) -> None:
     start = data.draw(st.integers(0, len(originals)))
     stop = data.draw(st.integers(start, len(originals)))
@@ -115,7 +115,9 @@ def test_slices_and_chunks_are_read_where_they_lie(
 
 @settings(max_examples=60)
 @given(records(), st.data())
-def test_chosen_rows_come_in_the_order_chosen(originals: list[Record], data: st.DataObject) -> None:
+def test_chosen_rows_come_in_the_order_chosen(
+    originals: list[BatchRecord], data: st.DataObject
+) -> None:
     rows = data.draw(st.lists(st.integers(0, len(originals) - 1)))
     start = data.draw(st.integers(0, 3))
     padded = originals[:1] * start + originals
@@ -143,7 +145,7 @@ def test_fixed_sizes_and_columns_of_nulls_are_taken() -> None:
 
 def test_a_missing_column_is_null_and_missing_times_are_the_default() -> None:
     assert encoded(value=pa.array([b"v"]), default_timestamp_ms=42) == [
-        Record(0, 42, None, b"v", ())
+        BatchRecord(0, 42, None, b"v", ())
     ]
     times = pa.array([1, None, 3], pa.int64())
     found = encoded(key=pa.array([b"k"] * 3), timestamp=times, default_timestamp_ms=42)

@@ -18,7 +18,7 @@ def assign_range(
 ) -> Assignment:
     """Assign a contiguous range of each topic; the first members get one more if uneven."""
     assignment: Assignment = {member: [] for member in members}
-    ordered = in_order(members)
+    ordered = sorted_members(members)
     for topic in sorted(counts):
         subscribers = [member for member in ordered if topic in members[member].topics]
         if not subscribers:
@@ -37,19 +37,19 @@ def assign_round_robin(
 ) -> Assignment:
     """Assign each partition to the next member that subscribes to its topic."""
     assignment: Assignment = {member: [] for member in members}
-    ordered = in_order(members)
+    ordered = sorted_members(members)
     subscribed = {topic for each in members.values() for topic in each.topics}
-    turn = 0
+    index = 0
     for topic in sorted(subscribed & counts.keys()):
         for partition in range(counts[topic]):
-            while topic not in members[ordered[turn % len(ordered)]].topics:
-                turn += 1
-            assignment[ordered[turn % len(ordered)]].append(TopicPartition(topic, partition))
-            turn += 1
+            while topic not in members[ordered[index % len(ordered)]].topics:
+                index += 1
+            assignment[ordered[index % len(ordered)]].append(TopicPartition(topic, partition))
+            index += 1
     return assignment
 
 
-def in_order(members: Mapping[str, MemberSubscription]) -> list[str]:
+def sorted_members(members: Mapping[str, MemberSubscription]) -> list[str]:
     """Return the member IDs: static members by instance ID, then the others by member ID."""
     return sorted(
         members,

@@ -38,13 +38,13 @@ def assign_sticky(
     Members report their previous partitions in the user data, because they revoke everything
     before they join."""
     owned: Owned = {}
-    for member, told in members.items():
+    for member, subscription in members.items():
         try:
-            owned[member] = decode_sticky_data(told.user_data)
+            owned[member] = decode_sticky_data(subscription.user_data)
         except ValueError:
             owned[member] = ((), NO_GENERATION)
         if not owned[member][0]:
-            owned[member] = (told.owned, told.generation)
+            owned[member] = (subscription.owned, subscription.generation)
     return _balance(counts, members, _owners(counts, members, owned))
 
 
@@ -52,8 +52,11 @@ def assign_cooperatively(
     counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
 ) -> Assignment:
     owned: Owned = {
-        member: (told.owned, max(told.generation, decode_generation(told.user_data)))
-        for member, told in members.items()
+        member: (
+            subscription.owned,
+            max(subscription.generation, decode_generation(subscription.user_data)),
+        )
+        for member, subscription in members.items()
     }
     owners = _owners(counts, members, owned)
     assignment = _balance(counts, members, owners)
@@ -94,25 +97,27 @@ def _balance(
         topic: [member for member in sorted(members) if topic in members[member].topics]
         for topic in sorted(counts)
     }
-    shares = _Shares(sorted(members), {member: set(members[member].topics) for member in members})
+    shares = _AssignmentBuilder(
+        sorted(members), {member: set(members[member].topics) for member in members}
+    )
     unowned: list[TopicPartition] = []
     for topic, candidates in subscribers.items():
         for number in range(counts[topic] if candidates else 0):
             tp = TopicPartition(topic, number)
             if tp in owners:
-                shares.give(owners[tp], tp)
+                shares.assign(owners[tp], tp)
             else:
                 unowned.append(tp)
     unowned.sort(key=lambda tp: (len(subscribers[tp.topic]), tp))
     fresh = set(unowned)
     for tp in unowned:
-        shares.give(min(subscribers[tp.topic], key=lambda each: (shares.size[each], each)), tp)
+        shares.assign(min(subscribers[tp.topic], key=lambda each: (shares.size[each], each)), tp)
     while shares.move_one(fresh):
         pass
     return shares.assignment()
 
 
-class _Shares:
+class _AssignmentBuilder:
     def __init__(self, members: list[str], topics: Mapping[str, set[str]]) -> None:
         self.size = dict.fromkeys(members, 0)
         self._topics = topics
@@ -120,7 +125,7 @@ class _Shares:
             member: defaultdict(list) for member in members
         }
 
-    def give(self, member: str, tp: TopicPartition) -> None:
+    def assign(self, member: str, tp: TopicPartition) -> None:
         self._by_topic[member][tp.topic].append(tp)
         self.size[member] += 1
 
@@ -150,7 +155,7 @@ class _Shares:
             chosen = held[topics[0]][-1]
         held[chosen.topic].remove(chosen)
         self.size[giver] -= 1
-        self.give(taker, chosen)
+        self.assign(taker, chosen)
 
     def assignment(self) -> Assignment:
         return {

@@ -182,8 +182,8 @@ def _numeric(column: sa.Numeric[Any], mapping: TypeMapping) -> Mapped:
             return _plain(Type.FLOAT64, float)
     schema = decimal_schema(scale, optional=True)
     if precision is not None:
-        told = {**schema.parameters, "connect.decimal.precision": str(precision)}
-        schema = Schema(Type.BYTES, True, schema.name, 1, parameters=told)
+        document = {**schema.parameters, "connect.decimal.precision": str(precision)}
+        schema = Schema(Type.BYTES, True, schema.name, 1, parameters=document)
     return Mapped(schema, _decimal(scale))
 
 

@@ -42,7 +42,7 @@ class RowError(DataError):
     """The database rejects a row. The message is one sentence."""
 
 
-class Gone(UserError, RetriableError):
+class DatabaseUnavailable(UserError, RetriableError):
     """The database is unavailable, full or busy."""
 
 
@@ -73,14 +73,14 @@ def make_engine(url: URL, zone: str = "UTC", *, reads_only: bool = False) -> Eng
 
 
 def _arguments(url: URL, zone: str) -> dict[str, Any]:
-    given: dict[str, Any] = {n: v for n, v in url.query.items() if isinstance(v, str)}
+    properties: dict[str, Any] = {n: v for n, v in url.query.items() if isinstance(v, str)}
     kind = _kind(url)
     if kind == "sqlite":
-        return given
-    made: dict[str, Any] = {"connect_timeout": 10} | given
+        return properties
+    made: dict[str, Any] = {"connect_timeout": 10} | properties
     made["connect_timeout"] = int(made["connect_timeout"])
     if kind == "postgresql":
-        made["options"] = f"{given.get('options', '')} -c timezone={zone}".strip()
+        made["options"] = f"{properties.get('options', '')} -c timezone={zone}".strip()
         made.setdefault("application_name", "ottla")
     else:
         name = "+00:00" if zone == "UTC" else zone.replace("'", "")
@@ -109,7 +109,7 @@ def _let_sqlite_have_transactions(engine: Engine, begin: str) -> None:
         connection.exec_driver_sql(begin)
 
 
-def place_of(engine: Engine) -> str:
+def describe_database(engine: Engine) -> str:
     url = engine.url
     if engine.dialect.name == "sqlite":
         return f"SQLite ({url.database or 'in memory'})"
@@ -117,22 +117,26 @@ def place_of(engine: Engine) -> str:
 
 
 @contextmanager
-def told(engine: Engine) -> Iterator[None]:
+def translated_errors(engine: Engine) -> Iterator[None]:
     """Convert the driver's errors to ours."""
     try:
         yield
     except DBAPIError as error:
-        raise sentence_of(engine, error) from None
+        raise error_message(engine, error) from None
     except SQLAlchemyError as error:
-        raise UserError(f"{place_of(engine)}: {_line(str(error))}.") from None
+        raise UserError(f"{describe_database(engine)}: {_line(str(error))}.") from None
 
 
-def sentence_of(engine: Engine, error: DBAPIError) -> Gone | RowError:
-    said = f"{place_of(engine)}: {_line(_text(error))}."
-    return Gone(said) if may_pass(engine.dialect.name, error) else RowError(said)
+def error_message(engine: Engine, error: DBAPIError) -> DatabaseUnavailable | RowError:
+    message = f"{describe_database(engine)}: {_line(_text(error))}."
+    return (
+        DatabaseUnavailable(message)
+        if is_transient(engine.dialect.name, error)
+        else RowError(message)
+    )
 
 
-def may_pass(dialect: str, error: DBAPIError) -> bool:
+def is_transient(dialect: str, error: DBAPIError) -> bool:
     if error.connection_invalidated:
         return True
     original: Any = error.orig

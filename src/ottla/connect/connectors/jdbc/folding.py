@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.connect.connectors.jdbc.rows import Action, Deed
+from ottla.connect.connectors.jdbc.rows import Action, Operation
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,14 @@ class Group:
     """Actions that one statement performs."""
 
     table: tuple[str, ...]
-    deed: Deed
+    operation: Operation
     key: tuple[str, ...]
     columns: tuple[str, ...]
     kept: tuple[str, ...]
     actions: tuple[Action, ...]
 
     def parameters(self, action: Action, *, key_last: bool = False) -> tuple[Any, ...]:
-        names = self.key if self.deed is Deed.DELETE else self.columns
+        names = self.key if self.operation is Operation.DELETE else self.columns
         found = tuple(action.values[name] for name in names)
         return found + tuple(action.values[name] for name in self.key) if key_last else found
 
@@ -37,7 +37,7 @@ def fold(actions: Iterable[Action], *, merges: bool) -> Iterator[Group]:
     runs: dict[tuple[str, ...], list[Action]] = {}
     for action in actions:
         run = runs.setdefault(action.table, [])
-        if action.deed is Deed.DELETE_ALL:
+        if action.operation is Operation.DELETE_ALL:
             # It deletes everything that earlier actions wrote.
             run.clear()
         run.append(action)
@@ -49,18 +49,22 @@ def _merged(run: list[Action]) -> list[Action]:
     rows: dict[tuple[Any, ...], Action] = {}
     others: list[Action] = []
     for action in run:
-        if action.deed is Deed.DELETE_ALL or not action.key:
+        if action.operation is Operation.DELETE_ALL or not action.key:
             others.append(action)
             continue
         before = rows.pop((action.key, action.identity), None)
         rows[action.key, action.identity] = _after(before, action)
-    deletes = [each for each in rows.values() if each.deed is Deed.DELETE]
-    writes = [each for each in rows.values() if each.deed is Deed.WRITE]
+    deletes = [each for each in rows.values() if each.operation is Operation.DELETE]
+    writes = [each for each in rows.values() if each.operation is Operation.WRITE]
     return [*others, *deletes, *writes]
 
 
 def _after(before: Action | None, action: Action) -> Action:
-    if before is None or before.deed is Deed.DELETE or action.deed is Deed.DELETE:
+    if (
+        before is None
+        or before.operation is Operation.DELETE
+        or action.operation is Operation.DELETE
+    ):
         return action
     if not action.kept:
         return action
@@ -73,7 +77,7 @@ def _groups(actions: Iterable[Action]) -> Iterator[Group]:
     group: list[Action] = []
     shape: Any = None
     for action in actions:
-        own = action.deed, action.key, tuple(action.values), tuple(sorted(action.kept))
+        own = action.operation, action.key, tuple(action.values), tuple(sorted(action.kept))
         if group and own != shape:
             yield _group(group, shape)
             group = []
@@ -84,5 +88,5 @@ def _groups(actions: Iterable[Action]) -> Iterator[Group]:
 
 
 def _group(actions: list[Action], shape: Any) -> Group:
-    deed, key, columns, kept = shape
-    return Group(actions[0].table, deed, key, columns, kept, tuple(actions))
+    operation, key, columns, kept = shape
+    return Group(actions[0].table, operation, key, columns, kept, tuple(actions))

@@ -29,7 +29,7 @@ _NS_OF_US = 1000
 
 
 @dataclass(frozen=True)
-class Question:
+class Query:
     """Parts of a SELECT statement, with named parameters."""
 
     where: str = ""
@@ -65,34 +65,34 @@ class Mode:
     def has_timestamp(self) -> bool:
         return self.name in (TIMESTAMP, BOTH)
 
-    def ask(self, offset: dict[str, Any], now: Any, quote: Callable[[str], str]) -> Question:
+    def query(self, offset: dict[str, Any], now: Any, quote: Callable[[str], str]) -> Query:
         """Return the next query; `now` is the upper limit of timestamps, by the database clock."""
         if self.name == BULK:
             return self._bulk(offset, quote)
         if self.name == INCREMENTING:
             column = quote(self.incrementing)
             if "incrementing" not in offset:
-                return Question("", column)
-            return Question(f"{column} > :last", column, {"last": offset["incrementing"]})
+                return Query("", column)
+            return Query(f"{column} > :last", column, {"last": offset["incrementing"]})
         return self._by_time(offset, now, quote)
 
-    def _bulk(self, offset: dict[str, Any], quote: Callable[[str], str]) -> Question:
+    def _bulk(self, offset: dict[str, Any], quote: Callable[[str], str]) -> Query:
         if not self.key:
-            return Question()
+            return Query()
         columns = [quote(each) for each in self.key]
         order = ", ".join(columns)
         after: Sequence[Any] = offset.get("after") or ()
         if not after:
-            return Question("", order)
+            return Query("", order)
         # Row comparison (a, b) > (x, y), which not every database supports.
         parameters = {f"k{index}": value for index, value in enumerate(after)}
         turns = []
         for index, column in enumerate(columns):
             same = [f"{columns[before]} = :k{before}" for before in range(index)]
             turns.append(" AND ".join([*same, f"{column} > :k{index}"]))
-        return Question(" OR ".join(f"({each})" for each in turns), order, parameters)
+        return Query(" OR ".join(f"({each})" for each in turns), order, parameters)
 
-    def _by_time(self, offset: dict[str, Any], now: Any, quote: Callable[[str], str]) -> Question:
+    def _by_time(self, offset: dict[str, Any], now: Any, quote: Callable[[str], str]) -> Query:
         columns = [quote(each) for each in self.timestamps]
         moment = columns[0] if len(columns) == 1 else f"COALESCE({', '.join(columns)})"
         where, parameters = [f"{moment} < :now"], {"now": now}
@@ -100,12 +100,12 @@ class Mode:
             if "timestamp" in offset:
                 where.append(f"{moment} > :since")
                 parameters["since"] = read_moment(offset)
-            return Question(" AND ".join(where), moment, parameters)
+            return Query(" AND ".join(where), moment, parameters)
         column = quote(self.incrementing)
         if "timestamp" in offset:
             where.append(f"({moment} > :since OR ({moment} = :since AND {column} > :last))")
             parameters |= {"since": read_moment(offset), "last": offset.get("incrementing", -1)}
-        return Question(" AND ".join(where), f"{moment}, {column}", parameters)
+        return Query(" AND ".join(where), f"{moment}, {column}", parameters)
 
     def offset_after(self, row: dict[str, Any], offset: dict[str, Any]) -> dict[str, Any]:
         """Return the source offset after a row; raise ValueError if a column has no valid value."""

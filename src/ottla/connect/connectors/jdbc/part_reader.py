@@ -34,42 +34,42 @@ class PartReader:
         Raises:
             UserError: The load failed, or the spool cannot be read.
         """
-        turn, rows = int(offset.get("turn", 0)), int(offset.get("rows", 0))
+        load_id, rows = int(offset.get("turn", 0)), int(offset.get("rows", 0))
         if self._reading is None:
-            if not self.spool.is_whole(turn):
-                self._check_is_not_begun(turn, rows)
+            if not self.spool.is_whole(load_id):
+                self._check_not_started(load_id, rows)
                 load = self._make_load() if self._loading is None else None
                 if load is None and self._loading is None:
-                    return [], {"turn": turn + 1}
-                if not self._is_loaded(turn, load):
+                    return [], {"turn": load_id + 1}
+                if not self._is_loaded(load_id, load):
                     return None
-            self._reading = self.spool.records(turn, rows)
+            self._reading = self.spool.records(load_id, rows)
         try:
             records = list(islice(self._reading, limit))
         except OSError as error:
             raise UserError(
-                f"Cannot read {self.spool.folder(turn)}: {error.strerror or error}."
+                f"Cannot read {self.spool.folder(load_id)}: {error.strerror or error}."
             ) from None
         if len(records) == limit:
-            return records, {"turn": turn, "rows": rows + limit}
+            return records, {"turn": load_id, "rows": rows + limit}
         self._reading = None
-        return records, {"turn": turn + 1}
+        return records, {"turn": load_id + 1}
 
     def stop(self) -> None:
         if self._loading is not None:
             self._loading.stop()
 
-    def _check_is_not_begun(self, turn: int, rows: int) -> None:
+    def _check_not_started(self, load_id: int, rows: int) -> None:
         if rows:
             raise UserError(
                 f"{rows} rows of a load are in topics, and the others are nowhere, as there is no "
-                f"{self.spool.folder(turn)}: checkpoint.location must be a folder that all workers "
-                "share. To begin anew, reset the connector's offsets."
+                f"{self.spool.folder(load_id)}: checkpoint.location must be a folder that all "
+                "workers share. To begin anew, reset the connector's offsets."
             )
 
-    def _is_loaded(self, turn: int, load: Load | None) -> bool:
+    def _is_loaded(self, load_id: int, load: Load | None) -> bool:
         if load is not None:
-            self._loading = Loading(self.spool, turn, self._count, load)
+            self._loading = Loading(self.spool, load_id, self._count, load)
         assert self._loading is not None
         try:
             is_done = self._loading.is_done(0)

@@ -13,44 +13,46 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.connect.connectors.jdbc.modes import Question
+from ottla.connect.connectors.jdbc.modes import Query
 
 Bound = int | float | decimal.Decimal | datetime.date
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     number: int
     lower: Any = None
     """Inclusive lower bound, or None."""
     upper: Any = None
     """Exclusive upper bound, or None."""
 
-    def question(self, column: str) -> Question:
+    def query(self, column: str) -> Query:
         """Return a query for the part, with the parameters `lower` and `upper`."""
         parameters = {"lower": self.lower, "upper": self.upper}
-        given = {name: value for name, value in parameters.items() if value is not None}
-        if not given:
-            return Question()
-        if "lower" not in given:
-            return Question(f"({column} < :upper OR {column} IS NULL)", "", given)
+        properties = {name: value for name, value in parameters.items() if value is not None}
+        if not properties:
+            return Query()
+        if "lower" not in properties:
+            return Query(f"({column} < :upper OR {column} IS NULL)", "", properties)
         where = f"{column} >= :lower"
-        return Question(where + (f" AND {column} < :upper" if "upper" in given else ""), "", given)
+        return Query(
+            where + (f" AND {column} < :upper" if "upper" in properties else ""), "", properties
+        )
 
 
-def split(least: Any, greatest: Any, count: int) -> list[Part]:
+def split(least: Any, greatest: Any, count: int) -> list[TablePart]:
     """Return at most `count` parts, or a single one if there are no values.
 
     Raises:
         TypeError: The values are neither numbers nor times.
     """
     if least is None or greatest is None:
-        return [Part(0)]
+        return [TablePart(0)]
     if isinstance(least, bool) or not isinstance(least, Bound):
         raise TypeError(f"{least!r} is no number and no time")
     bounds = _bounds(least, greatest, count)
     starts, ends = [None, *bounds], [*bounds, None]
-    return [Part(n, *each) for n, each in enumerate(zip(starts, ends, strict=True))]
+    return [TablePart(n, *each) for n, each in enumerate(zip(starts, ends, strict=True))]
 
 
 def _bounds(least: Any, greatest: Any, count: int) -> list[Any]:

@@ -27,7 +27,7 @@ KAFKA_FIELDS = ("__connect_topic", "__connect_partition", "__connect_offset")
 _PLACE = re.compile(r"\$\{(topic|schema|table)\}")
 
 
-class Deed(Enum):
+class Operation(Enum):
     WRITE = "write"
     DELETE = "delete"
     DELETE_ALL = "delete all"
@@ -36,7 +36,7 @@ class Deed(Enum):
 @dataclass(frozen=True)
 class Action:
     table: tuple[str, ...]
-    deed: Deed
+    operation: Operation
     key: tuple[str, ...]
     """Columns of the primary key."""
     values: Mapping[str, Any]
@@ -73,7 +73,7 @@ class RowRules:
         if op == "t":
             if not self.truncates:
                 return None
-            return Action(table, Deed.DELETE_ALL, (), {}, {}, record)
+            return Action(table, Operation.DELETE_ALL, (), {}, {}, record)
         if value is None or op == "d":
             return self._delete(record, table)
         if not isinstance(value, dict) or (schema is not None and schema.type is not Type.STRUCT):
@@ -87,7 +87,7 @@ class RowRules:
         unchanged = {self.names.get(each, each) for each in unchanged_columns(record)}
         return Action(
             table,
-            Deed.WRITE,
+            Operation.WRITE,
             tuple(key),
             self._bound(values),
             {name: found for name, (found, _) in values.items()},
@@ -117,7 +117,7 @@ class RowRules:
             raise DataError("a record with neither a key nor a value says nothing")
         key = self._key(record, {}, {})
         schemas = {name: found for name, (found, _) in key.items()}
-        return Action(table, Deed.DELETE, tuple(key), self._bound(key), schemas, record)
+        return Action(table, Operation.DELETE, tuple(key), self._bound(key), schemas, record)
 
     def _bound(self, values: Mapping[str, tuple[Schema, Any]]) -> dict[str, Any]:
         return {

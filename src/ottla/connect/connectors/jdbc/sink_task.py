@@ -21,9 +21,15 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from ottla.connect.api import SinkTask
-from ottla.connect.connectors.jdbc.database import Gone, RowError, make_engine, sentence_of, told
+from ottla.connect.connectors.jdbc.database import (
+    DatabaseUnavailable,
+    RowError,
+    error_message,
+    make_engine,
+    translated_errors,
+)
 from ottla.connect.connectors.jdbc.folding import Group, fold
-from ottla.connect.connectors.jdbc.rows import Action, Deed, RowRules
+from ottla.connect.connectors.jdbc.rows import Action, Operation, RowRules
 from ottla.connect.connectors.jdbc.statements import Language
 from ottla.connect.connectors.jdbc.target import Target, Wanted
 from ottla.connect.connectors.jdbc.url import parse_url
@@ -70,7 +76,7 @@ class JdbcSinkTask(SinkTask):
 
     def start(self, directory: Path) -> None:
         connection = self._open()
-        with told(self._engine), connection.begin():
+        with translated_errors(self._engine), connection.begin():
             connection.exec_driver_sql(self._language.create_offsets(self._offsets_table))
             # A row to lock before there are any offsets.
             first = self._language.first_offset(self._offsets_table)
@@ -113,10 +119,12 @@ class JdbcSinkTask(SinkTask):
         for table, wanted in self._wanted(actions).items():
             self._target.ensure(table, wanted)
         connection = self._open()
-        with told(self._engine), connection.begin():
+        with translated_errors(self._engine), connection.begin():
             # Check again under the lock: another instance of the task may have written since.
             if self._locked(connection) != done:
-                raise Gone(f"Another task of {self._name} has just written to the database.")
+                raise DatabaseUnavailable(
+                    f"Another task of {self._name} has just written to the database."
+                )
             for group in fold(actions, merges=self._insert_mode == "upsert"):
                 self._write(connection, group)
             self._note_offsets(connection)
@@ -138,7 +146,7 @@ class JdbcSinkTask(SinkTask):
         columns: dict[tuple[str, ...], dict[str, Schema]] = {}
         keys: dict[tuple[str, ...], tuple[str, ...]] = {}
         for each in actions:
-            if each.deed is not Deed.DELETE_ALL:
+            if each.operation is not Operation.DELETE_ALL:
                 columns.setdefault(each.table, {}).update(each.schemas)
                 keys[each.table] = each.key
         return {table: Wanted(found, keys[table]) for table, found in columns.items()}
@@ -147,7 +155,7 @@ class JdbcSinkTask(SinkTask):
 
     def _written(self) -> dict[tuple[str, int], int]:
         connection = self._open()
-        with told(self._engine), connection.begin():
+        with translated_errors(self._engine), connection.begin():
             return self._locked(connection)
 
     def _locked(self, connection: Any) -> dict[tuple[str, int], int]:
@@ -176,9 +184,9 @@ class JdbcSinkTask(SinkTask):
 
     def _statement(self, group: Group) -> tuple[str, bool]:
         language, table = self._language, group.table
-        if group.deed is Deed.DELETE_ALL:
+        if group.operation is Operation.DELETE_ALL:
             return language.delete_all(table), False
-        if group.deed is Deed.DELETE:
+        if group.operation is Operation.DELETE:
             return language.delete(table, group.key), False
         if self._insert_mode == "insert":
             return language.insert(table, group.columns), False
@@ -201,7 +209,7 @@ class JdbcSinkTask(SinkTask):
                 connection.exec_driver_sql(statement, rows)
             return
         except DBAPIError as error:
-            failure = sentence_of(self._engine, error)
+            failure = error_message(self._engine, error)
             if not isinstance(failure, RowError):
                 raise
         except (TypeError, ValueError, OverflowError) as error:
@@ -215,7 +223,7 @@ class JdbcSinkTask(SinkTask):
 
     def _open(self) -> Any:
         if self._connection is None:
-            with told(self._engine):
+            with translated_errors(self._engine):
                 self._connection = self._engine.connect()
         return self._connection
 

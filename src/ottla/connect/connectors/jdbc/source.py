@@ -24,8 +24,8 @@ CONNECTION = Definition(
     [
         key("connection.url", STRING, None, "jdbc:postgresql://host/database, jdbc:mariadb://…, "
             "jdbc:mysql://…, jdbc:sqlite:FILE.", NonEmpty(), HIGH),
-        key("connection.user", STRING, "", "Who we are.", None, HIGH),
-        key("connection.password", PASSWORD, "", "And its password.", None, HIGH),
+        key("connection.user", STRING, "", "User name for the connection.", None, HIGH),
+        key("connection.password", PASSWORD, "", "Password of the user.", None, HIGH),
         key("db.timezone", STRING, "UTC", "The time zone of the session: timestamps without one "
             "are of it.", NonEmpty()),
     ],
@@ -59,9 +59,10 @@ DEFINITION = CONNECTION + Definition(
             "read; else the first of the primary key."),
         key("checkpoint.location", STRING, "", "A folder that workers and Spark share, for rows "
             "that were read so and are not in topics yet."),
-        key("numeric.mapping", STRING, "none", "How numeric is told.",
+        key("numeric.mapping", STRING, "none", "Representation of numeric columns.",
             OneOf(("none", "precision_only", "best_fit", "best_fit_eager_double"))),
-        key("timestamp.granularity", STRING, "connect_logical", "How timestamps are told.",
+        key("timestamp.granularity", STRING, "connect_logical",
+            "Representation of timestamp columns.",
             OneOf(("connect_logical", "micros_long", "micros_iso_datetime_string"))),
         key("quote.sql.identifiers", STRING, "always", "Whether names are quoted.",
             OneOf(("always", "never"), ignore_case=True)),

@@ -29,8 +29,13 @@ from ottla.connect.connectors.jdbc.columns import (
     inferred,
     mapped,
 )
-from ottla.connect.connectors.jdbc.database import RowError, make_engine, place_of, told
-from ottla.connect.connectors.jdbc.modes import BULK, Mode, Question, write_moment
+from ottla.connect.connectors.jdbc.database import (
+    RowError,
+    describe_database,
+    make_engine,
+    translated_errors,
+)
+from ottla.connect.connectors.jdbc.modes import BULK, Mode, Query, write_moment
 from ottla.connect.connectors.jdbc.part_reader import PartReader
 from ottla.connect.connectors.jdbc.spark_read import Load
 from ottla.connect.connectors.jdbc.spool import Spool
@@ -53,7 +58,7 @@ NOW = {
 
 
 @dataclass
-class Asked:
+class TableReader:
     """State of a table or of the query."""
 
     name: str
@@ -84,13 +89,13 @@ class JdbcSourceTask(SourceTask):
         self._types = TypeMapping(settings["numeric.mapping"], settings["timestamp.granularity"])
         self._connection: Any = None
         self._known: Offsets = []
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, TableReader] = {}
         self._tables_at = 0.0
         self._turn = 0
 
     def start(self, offsets: Offsets) -> None:
         self._known = list(offsets)
-        self._find()
+        self._find_tables()
 
     def stop(self) -> None:
         for each in self._asked.values():
@@ -104,9 +109,9 @@ class JdbcSourceTask(SourceTask):
         while True:
             now = time.monotonic()
             if now >= self._tables_at:
-                self._find()
+                self._find_tables()
             for each in self._due(now):
-                polled = self._ask(each)
+                polled = self._run_query(each)
                 if polled:
                     return polled
             if time.monotonic() >= until:
@@ -119,7 +124,7 @@ class JdbcSourceTask(SourceTask):
                 if each.parts is not None and each.partition == partition:
                     each.parts.spool.drop_before(offset.get("turn", 0))
 
-    def _due(self, now: float) -> list[Asked]:
+    def _due(self, now: float) -> list[TableReader]:
         """Return the tables that are due, in round-robin order."""
         due = [each for each in self._asked.values() if now >= each.next_at]
         self._turn += 1
@@ -128,14 +133,14 @@ class JdbcSourceTask(SourceTask):
 
     # -------------------------------------------------------------------------------- tables
 
-    def _find(self) -> None:
+    def _find_tables(self) -> None:
         self._tables_at = time.monotonic() + self._settings["table.poll.interval.ms"] / 1000
         if self._settings["query"]:
             if not self._asked:
                 self._add_query()
             return
         schema = self._settings["schema.pattern"] or None
-        with self._asking() as connection:
+        with self._connected() as connection:
             there = inspect(connection).get_table_names(schema)
         wanted, unwanted = (
             {each.rpartition(".")[2] for each in self._settings[f"table.{kind}"]}
@@ -143,7 +148,7 @@ class JdbcSourceTask(SourceTask):
         )
         missing = sorted(wanted - set(there))
         if missing and not self._asked:
-            raise UserError(f"{place_of(self._engine)} has no table {', '.join(missing)}.")
+            raise UserError(f"{describe_database(self._engine)} has no table {', '.join(missing)}.")
         for name in sorted(there):
             is_wanted = name in wanted if wanted else name not in unwanted
             is_mine = zlib.crc32(name.encode()) % self._count == self._number
@@ -157,12 +162,12 @@ class JdbcSourceTask(SourceTask):
         # An alias for the subquery, which some databases require.
         source = f"({_without_binds(self._settings['query'])}) ottla_query"
         topic = self._settings["topic.prefix"]
-        made = Asked("query", topic, {"query": "query"}, source, self._mode(()))
+        made = TableReader("query", topic, {"query": "query"}, source, self._mode(()))
         self._split(made, self._settings["partition.column"])
-        self._take(made)
+        self._poll_table(made)
 
     def _add_table(self, name: str, schema: str | None) -> None:
-        with self._asking() as connection:
+        with self._connected() as connection:
             inspector = inspect(connection)
             found = inspector.get_columns(name, schema)
             key = tuple(inspector.get_pk_constraint(name, schema)["constrained_columns"])
@@ -177,45 +182,45 @@ class JdbcSourceTask(SourceTask):
         partition = {"protocol": "1", "table": f"{schema}.{name}" if schema else name}
         topic = self._settings["topic.prefix"] + name
         mode = self._mode(key if can_go_on else ())
-        made = Asked(name, topic, partition, source, mode, columns)
+        made = TableReader(name, topic, partition, source, mode, columns)
         made.mapping = {
             each: mapped(kind, self._types, self._dialect) for each, kind in columns.items()
         }
         moments = [columns.get(each) for each in mode.timestamps]
         made.has_zone = any(getattr(each, "timezone", False) for each in moments)
         self._split(made, self._settings["partition.column"] or next(iter(key), ""))
-        self._take(made)
+        self._poll_table(made)
 
-    def _split(self, asked: Asked, by: str) -> None:
+    def _split(self, reader: TableReader, by: str) -> None:
         """Set up reading in parts, if it is configured."""
         count = self._settings["num.partitions"]
         if count == 1:
             return
-        if asked.columns and not isinstance(asked.columns.get(by), CAN_BE_SPLIT):
-            reason = f"has no column {by}" if by not in asked.columns else f"has texts in {by}"
-            said = reason if by else "has no primary key"
+        if reader.columns and not isinstance(reader.columns.get(by), CAN_BE_SPLIT):
+            reason = f"has no column {by}" if by not in reader.columns else f"has texts in {by}"
+            message = reason if by else "has no primary key"
             raise UserError(
-                f"The table {asked.name} cannot be read in parts, as it {said}: set "
+                f"The table {reader.name} cannot be read in parts, as it {message}: set "
                 "partition.column to a column of numbers or times, or num.partitions=1."
             )
         location = Path(self._settings["checkpoint.location"])
-        name = str(asked.partition.get("table", "query"))
-        asked.parts = PartReader(
-            Spool(location, name, asked.topic), count, lambda: self._load(asked, by)
+        name = str(reader.partition.get("table", "query"))
+        reader.parts = PartReader(
+            Spool(location, name, reader.topic), count, lambda: self._load(reader, by)
         )
 
-    def _load(self, asked: Asked, by: str) -> Load | None:
-        if not asked.columns:
-            some = self._rows(asked, Question(), SAMPLE_ROWS)
+    def _load(self, reader: TableReader, by: str) -> Load | None:
+        if not reader.columns:
+            some = self._rows(reader, Query(), SAMPLE_ROWS)
             if not some:
                 return None
             if by not in some[0]:
                 raise UserError(f"The query has no column {by}, which partition.column names.")
-            self._infer(asked, some)
+            self._infer(reader, some)
         return Load(
-            asked.name, self._url, self._settings["db.timezone"], asked.source,
-            _without_binds(self._settings["query.suffix"]), self._names(asked), asked.columns,
-            self._quoted(by), asked.columns.get(by), asked.mapping, self._schema(asked),
+            reader.name, self._url, self._settings["db.timezone"], reader.source,
+            _without_binds(self._settings["query.suffix"]), self._names(reader), reader.columns,
+            self._quoted(by), reader.columns.get(by), reader.mapping, self._schema(reader),
         )  # fmt: skip
 
     def _mode(self, key: tuple[str, ...]) -> Mode:
@@ -244,110 +249,110 @@ class JdbcSourceTask(SourceTask):
                 "make it NOT NULL, or set validate.non.null=false."
             )
 
-    def _take(self, asked: Asked) -> None:
-        known = (offset for partition, offset in self._known if partition == asked.partition)
-        asked.offset = dict(next(known, {}))
-        if asked.parts is not None and not asked.offset:
+    def _poll_table(self, reader: TableReader) -> None:
+        known = (offset for partition, offset in self._known if partition == reader.partition)
+        reader.offset = dict(next(known, {}))
+        if reader.parts is not None and not reader.offset:
             # The spool belongs to offsets that were reset.
-            asked.parts.spool.drop()
+            reader.parts.spool.drop()
         initial = self._settings["timestamp.initial"]
-        if not asked.offset and asked.mode.has_timestamp and initial is not None:
+        if not reader.offset and reader.mode.has_timestamp and initial is not None:
             if initial < 0:
-                asked.offset = write_moment(self._now(asked))
+                reader.offset = write_moment(self._now(reader))
             else:
-                zone = {"zoned": 1} if asked.has_zone else {}
-                asked.offset = {"timestamp": initial, **zone}
-        self._asked[asked.name] = asked
+                zone = {"zoned": 1} if reader.has_zone else {}
+                reader.offset = {"timestamp": initial, **zone}
+        self._asked[reader.name] = reader
 
     # ------------------------------------------------------------------------------ queries
 
-    def _ask(self, asked: Asked) -> Polled:
+    def _run_query(self, reader: TableReader) -> Polled:
         limit = self._settings["batch.max.rows"]
-        is_bulk = asked.mode.name == BULK
-        if asked.parts is not None and not asked.offset.get("after"):
-            return self._from_parts(asked, asked.parts, limit)
-        if asked.offset.get("rows"):
+        is_bulk = reader.mode.name == BULK
+        if reader.parts is not None and not reader.offset.get("after"):
+            return self._from_parts(reader, reader.parts, limit)
+        if reader.offset.get("rows"):
             raise UserError(
-                f"A load of {asked.name} in parts is under way: set num.partitions to more than 1 "
+                f"A load of {reader.name} in parts is under way: set num.partitions to more than 1 "
                 "until it is done, or reset the connector's offsets."
             )
-        if is_bulk and not asked.mode.key:
-            return self._whole(asked)
-        now = self._now(asked) if asked.mode.has_timestamp else None
-        question = asked.mode.ask(asked.offset, now, self._quoted)
-        rows = self._rows(asked, question, limit + 1)
-        handed = self._cut(asked, question, rows, limit)
+        if is_bulk and not reader.mode.key:
+            return self._whole(reader)
+        now = self._now(reader) if reader.mode.has_timestamp else None
+        query = reader.mode.query(reader.offset, now, self._quoted)
+        rows = self._rows(reader, query, limit + 1)
+        handed = self._cut(reader, query, rows, limit)
         if not handed:
-            self._wait(asked)
-            if is_bulk and asked.offset.get("after"):
-                asked.offset = {"turn": asked.offset.get("turn", 0) + 1}
-                return Polled([], [(asked.partition, dict(asked.offset))])
+            self._wait(reader)
+            if is_bulk and reader.offset.get("after"):
+                reader.offset = {"turn": reader.offset.get("turn", 0) + 1}
+                return Polled([], [(reader.partition, dict(reader.offset))])
             return Polled()
         if len(rows) <= limit and not is_bulk:
-            self._wait(asked)
-        records = self._records(asked, handed)
+            self._wait(reader)
+        records = self._records(reader, handed)
         try:
-            asked.offset = asked.mode.offset_after(handed[-1], asked.offset)
+            reader.offset = reader.mode.offset_after(handed[-1], reader.offset)
         except ValueError as error:
-            raise UserError(f"{asked.name}: {error}.") from None
-        return Polled(records, [(asked.partition, dict(asked.offset))])
+            raise UserError(f"{reader.name}: {error}.") from None
+        return Polled(records, [(reader.partition, dict(reader.offset))])
 
-    def _from_parts(self, asked: Asked, parts: PartReader, limit: int) -> Polled:
-        found = parts.next(asked.offset, limit)
+    def _from_parts(self, reader: TableReader, parts: PartReader, limit: int) -> Polled:
+        found = parts.next(reader.offset, limit)
         if found is None:
             return Polled()
-        records, asked.offset = found
-        if "rows" not in asked.offset:
-            self._wait(asked)
-        return Polled(records, [(asked.partition, dict(asked.offset))])
+        records, reader.offset = found
+        if "rows" not in reader.offset:
+            self._wait(reader)
+        return Polled(records, [(reader.partition, dict(reader.offset))])
 
     def _cut(
-        self, asked: Asked, question: Question, rows: list[dict[str, Any]], limit: int
+        self, reader: TableReader, query: Query, rows: list[dict[str, Any]], limit: int
     ) -> list[dict[str, Any]]:
         try:
-            handed = asked.mode.whole_moments(rows, limit)
+            handed = reader.mode.whole_moments(rows, limit)
             if rows and not handed:
                 # More rows with one timestamp than fit in a batch: read all of them at once.
-                last = asked.mode.moment_of(rows[-1]) + datetime.timedelta(microseconds=1)
-                parameters = {**question.parameters, "now": last}
-                all_of_it = Question(question.where, question.order, parameters)
-                return self._rows(asked, all_of_it, None)
+                last = reader.mode.moment_of(rows[-1]) + datetime.timedelta(microseconds=1)
+                parameters = {**query.parameters, "now": last}
+                all_of_it = Query(query.where, query.order, parameters)
+                return self._rows(reader, all_of_it, None)
         except ValueError as error:
-            raise UserError(f"{asked.name}: {error}.") from None
+            raise UserError(f"{reader.name}: {error}.") from None
         return handed
 
-    def _whole(self, asked: Asked) -> Polled:
+    def _whole(self, reader: TableReader) -> Polled:
         """Read a whole table or query without a key."""
-        rows = self._rows(asked, Question(), None)
-        self._wait(asked)
-        asked.offset = {"turn": asked.offset.get("turn", 0) + 1}
-        return Polled(self._records(asked, rows), [(asked.partition, dict(asked.offset))])
+        rows = self._rows(reader, Query(), None)
+        self._wait(reader)
+        reader.offset = {"turn": reader.offset.get("turn", 0) + 1}
+        return Polled(self._records(reader, rows), [(reader.partition, dict(reader.offset))])
 
-    def _wait(self, asked: Asked) -> None:
-        asked.next_at = time.monotonic() + self._settings["poll.interval.ms"] / 1000
+    def _wait(self, reader: TableReader) -> None:
+        reader.next_at = time.monotonic() + self._settings["poll.interval.ms"] / 1000
 
-    def _rows(self, asked: Asked, question: Question, limit: int | None) -> list[dict[str, Any]]:
-        names = self._names(asked)
+    def _rows(self, reader: TableReader, query: Query, limit: int | None) -> list[dict[str, Any]]:
+        names = self._names(reader)
         suffix = _without_binds(self._settings["query.suffix"])
-        made = text(question.statement(names, asked.source, suffix, limit))
-        moments = [name for name in ("now", "since") if name in question.parameters]
-        zoned = DateTime(timezone=asked.has_zone)
+        made = text(query.statement(names, reader.source, suffix, limit))
+        moments = [name for name in ("now", "since") if name in query.parameters]
+        zoned = DateTime(timezone=reader.has_zone)
         if moments:
             made = made.bindparams(*(bindparam(name, type_=zoned) for name in moments))
         typed: Any = made
-        if asked.columns:
-            typed = made.columns(*(column(name, kind) for name, kind in asked.columns.items()))
-        with self._asking() as connection:
-            result = connection.execute(typed, question.parameters)
+        if reader.columns:
+            typed = made.columns(*(column(name, kind) for name, kind in reader.columns.items()))
+        with self._connected() as connection:
+            result = connection.execute(typed, query.parameters)
             return [dict(each) for each in result.mappings()]
 
-    def _names(self, asked: Asked) -> str:
-        return ", ".join(self._quoted(each) for each in asked.columns) or "*"
+    def _names(self, reader: TableReader) -> str:
+        return ", ".join(self._quoted(each) for each in reader.columns) or "*"
 
-    def _now(self, asked: Asked) -> datetime.datetime:
-        now = "CURRENT_TIMESTAMP" if asked.has_zone else "LOCALTIMESTAMP"
+    def _now(self, reader: TableReader) -> datetime.datetime:
+        now = "CURRENT_TIMESTAMP" if reader.has_zone else "LOCALTIMESTAMP"
         statement = NOW[self._dialect].format(now=now)
-        with self._asking() as connection:
+        with self._connected() as connection:
             found = connection.exec_driver_sql(statement).scalar_one()
         moment = datetime.datetime.fromisoformat(found) if isinstance(found, str) else found
         delay = datetime.timedelta(milliseconds=self._settings["timestamp.delay.interval.ms"])
@@ -355,10 +360,10 @@ class JdbcSourceTask(SourceTask):
         return made
 
     @contextmanager
-    def _asking(self) -> Iterator[Any]:
+    def _connected(self) -> Iterator[Any]:
         """Provide the connection for one transaction."""
         try:
-            with told(self._engine):
+            with translated_errors(self._engine):
                 if self._connection is None:
                     self._connection = self._engine.connect()
                 yield self._connection
@@ -384,36 +389,36 @@ class JdbcSourceTask(SourceTask):
 
     # ------------------------------------------------------------------------------ records
 
-    def _records(self, asked: Asked, rows: list[dict[str, Any]]) -> list[Record]:
-        if not asked.columns:
-            self._infer(asked, rows)
-        schema = self._schema(asked)
-        return [self._record(asked, row, schema) for row in rows]
+    def _records(self, reader: TableReader, rows: list[dict[str, Any]]) -> list[Record]:
+        if not reader.columns:
+            self._infer(reader, rows)
+        schema = self._schema(reader)
+        return [self._record(reader, row, schema) for row in rows]
 
-    def _schema(self, asked: Asked) -> Schema:
-        if asked.schema is None:
-            fields = tuple(Field(name, each.schema) for name, each in asked.mapping.items())
-            asked.schema = Schema(Type.STRUCT, name=asked.name, fields=fields)
-        return asked.schema
+    def _schema(self, reader: TableReader) -> Schema:
+        if reader.schema is None:
+            fields = tuple(Field(name, each.schema) for name, each in reader.mapping.items())
+            reader.schema = Schema(Type.STRUCT, name=reader.name, fields=fields)
+        return reader.schema
 
-    def _infer(self, asked: Asked, rows: list[dict[str, Any]]) -> None:
+    def _infer(self, reader: TableReader, rows: list[dict[str, Any]]) -> None:
         """Infer the types of a query's columns; a column with only nulls so far is a string."""
         names = list(rows[0]) if rows else []
         found = {}
         for name in names:
             value = next((row[name] for row in rows if row[name] is not None), None)
-            known = asked.mapping.get(name)
+            known = reader.mapping.get(name)
             found[name] = known if known and value is None else inferred(value, self._types)
         if found and {n: m.schema for n, m in found.items()} != {
-            n: m.schema for n, m in asked.mapping.items()
+            n: m.schema for n, m in reader.mapping.items()
         }:
-            asked.mapping, asked.schema = found, None
+            reader.mapping, reader.schema = found, None
 
-    def _record(self, asked: Asked, row: Mapping[str, Any], schema: Schema) -> Record:
+    def _record(self, reader: TableReader, row: Mapping[str, Any], schema: Schema) -> Record:
         try:
-            return Record(asked.topic, encoded(asked.name, asked.mapping, row), schema)
+            return Record(reader.topic, encoded(reader.name, reader.mapping, row), schema)
         except DataError as error:
-            return FailedRecord(asked.topic, None, error=str(error), source="JdbcSource")
+            return FailedRecord(reader.topic, None, error=str(error), source="JdbcSource")
 
 
 def _without_binds(statement: str) -> str:

@@ -24,8 +24,12 @@ from sqlalchemy.types import TypeEngine
 from ottla.base.errors import UserError
 from ottla.connect.api import RetriableError
 from ottla.connect.connectors.jdbc.columns import Encode, Mapped, encoded
-from ottla.connect.connectors.jdbc.database import Gone, make_engine, told
-from ottla.connect.connectors.jdbc.parts import Part, split
+from ottla.connect.connectors.jdbc.database import (
+    DatabaseUnavailable,
+    make_engine,
+    translated_errors,
+)
+from ottla.connect.connectors.jdbc.parts import TablePart, split
 from ottla.connect.connectors.jdbc.spool import Spool, part_name, write_rows
 from ottla.connect.data import DataError, Schema
 from ottla.connect.failures import reason_of
@@ -62,7 +66,7 @@ class Load:
     def connected(self) -> Iterator[Any]:
         engine = make_engine(self.url, self.zone, reads_only=True)
         try:
-            with told(engine), engine.connect() as connection:
+            with translated_errors(engine), engine.connect() as connection:
                 if engine.dialect.name == "postgresql":
                     connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                     if self.snapshot is not None:
@@ -74,8 +78,8 @@ class Load:
             engine.dispose()
 
     def bounds(self, connection: Any) -> tuple[Any, Any]:
-        asked = f"MIN({self.split_by}) AS least, MAX({self.split_by}) AS greatest"
-        made: Any = text(f"SELECT {asked} FROM {self.source}")
+        bounds_sql = f"MIN({self.split_by}) AS least, MAX({self.split_by}) AS greatest"
+        made: Any = text(f"SELECT {bounds_sql} FROM {self.source}")
         kind = self.split_type
         if kind is not None:
             made = made.columns(column("least", kind), column("greatest", kind))
@@ -83,7 +87,7 @@ class Load:
         return least, greatest
 
 
-def read_part(load: Load, part: Part) -> tuple[int, str, bool]:
+def read_part(load: Load, part: TablePart) -> tuple[int, str, bool]:
     """Read a part, within a Spark task.
 
     Returns:
@@ -97,11 +101,11 @@ def read_part(load: Load, part: Part) -> tuple[int, str, bool]:
         return 0, f"Cannot write to {load.folder}: {error.strerror or error}.", False
 
 
-def _written(load: Load, part: Part) -> int:
-    question = part.question(load.split_by)
-    made: Any = text(question.statement(load.names, load.source, load.suffix, None))
+def _written(load: Load, part: TablePart) -> int:
+    query = part.query(load.split_by)
+    made: Any = text(query.statement(load.names, load.source, load.suffix, None))
     if load.split_type is not None:
-        kinds = (bindparam(name, type_=load.split_type) for name in question.parameters)
+        kinds = (bindparam(name, type_=load.split_type) for name in query.parameters)
         made = made.bindparams(*kinds)
     if load.columns:
         made = made.columns(*(column(name, kind) for name, kind in load.columns.items()))
@@ -110,7 +114,7 @@ def _written(load: Load, part: Part) -> int:
     count = 0
     with load.connected() as connection, open(aside, "wb") as file:
         streamed = connection.execution_options(yield_per=FETCHED_ROWS)
-        result = streamed.execute(made, question.parameters)
+        result = streamed.execute(made, query.parameters)
         order = [list(result.keys()).index(name) for name in load.mapping]
         encoders = [each.encode for each in load.mapping.values()]
         for rows in result.partitions():
@@ -129,10 +133,10 @@ def _row(load: Load, row: Any, order: list[int], encoders: list[Encode]) -> tupl
             for at, encode in zip(order, encoders, strict=True)
         )
     except (DataError, ValueError, TypeError, ArithmeticError):
-        return _why_not(load, row)
+        return _row_error(load, row)
 
 
-def _why_not(load: Load, row: Any) -> str:
+def _row_error(load: Load, row: Any) -> str:
     try:
         encoded(load.name, load.mapping, row._mapping)
     except DataError as error:
@@ -143,8 +147,8 @@ def _why_not(load: Load, row: Any) -> str:
 class Loading:
     """Running load, in a thread of its own."""
 
-    def __init__(self, spool: Spool, turn: int, count: int, load: Load) -> None:
-        self._spool, self._turn, self._count = spool, turn, count
+    def __init__(self, spool: Spool, load_id: int, count: int, load: Load) -> None:
+        self._spool, self._turn, self._count = spool, load_id, count
         self._group = f"ottla-load-{uuid.uuid4().hex}"
         self._failure: Exception | None = None
         self._context: Any = None
@@ -193,12 +197,12 @@ class Loading:
             self._context.setJobGroup(self._group, f"load of {load.name}", True)
             reading = self._context.parallelize(parts, len(parts))
             answers = reading.map(partial(read_part, told_to_all)).collect()
-        for _, said, may_pass in answers:
-            if said:
-                raise (Gone if may_pass else UserError)(said)
+        for _, message, may_pass in answers:
+            if message:
+                raise (DatabaseUnavailable if may_pass else UserError)(message)
         self._spool.finish(self._turn, folder, load.schema, [rows for rows, _, _ in answers])
 
-    def _parts(self, load: Load, connection: Any) -> list[Part]:
+    def _parts(self, load: Load, connection: Any) -> list[TablePart]:
         try:
             return split(*load.bounds(connection), self._count)
         except TypeError as error:

@@ -59,16 +59,16 @@ class Spool:
         self._folder = location / f"{_ODD.sub('_', name)}-{zlib.crc32(name.encode()):08x}"
         self._topic = topic
 
-    def folder(self, turn: int) -> Path:
+    def folder(self, load_id: int) -> Path:
         """Return the directory of a turn, which exists once its load is complete."""
-        return self._folder / f"{turn:08}"
+        return self._folder / f"{load_id:08}"
 
-    def is_whole(self, turn: int) -> bool:
-        return self.folder(turn).is_dir()
+    def is_whole(self, load_id: int) -> bool:
+        return self.folder(load_id).is_dir()
 
-    def begin(self, turn: int) -> Path:
+    def begin(self, load_id: int) -> Path:
         """Create an empty directory for a load; raise UserError if that fails."""
-        folder = self._folder / f"{turn:08}-{uuid.uuid4().hex}"
+        folder = self._folder / f"{load_id:08}-{uuid.uuid4().hex}"
         try:
             folder.mkdir(parents=True)
         except OSError as error:
@@ -76,23 +76,25 @@ class Spool:
             raise UserError(f"Cannot use checkpoint.location, {folder}: {reason}.") from None
         return folder
 
-    def finish(self, turn: int, folder: Path, schema: Schema | None, parts: Sequence[int]) -> None:
-        told = {"schema": schema_to_json(schema), "parts": list(parts)}
-        replace_file(folder / DONE, json.dumps(told).encode())
+    def finish(
+        self, load_id: int, folder: Path, schema: Schema | None, parts: Sequence[int]
+    ) -> None:
+        data = {"schema": schema_to_json(schema), "parts": list(parts)}
+        replace_file(folder / DONE, json.dumps(data).encode())
         try:
-            os.rename(folder, self.folder(turn))
+            os.rename(folder, self.folder(load_id))
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
             # Another worker completed the load first.
             shutil.rmtree(folder, ignore_errors=True)
 
-    def records(self, turn: int, skipped: int) -> Iterator[Record]:
+    def records(self, load_id: int, skipped: int) -> Iterator[Record]:
         """Yield the records after the first `skipped`; raise UserError if a part is damaged."""
-        folder = self.folder(turn)
-        told: dict[str, Any] = json.loads((folder / DONE).read_bytes())
-        schema = schema_from_json(told["schema"])
-        for number, rows in enumerate(told["parts"]):
+        folder = self.folder(load_id)
+        data: dict[str, Any] = json.loads((folder / DONE).read_bytes())
+        schema = schema_from_json(data["schema"])
+        for number, rows in enumerate(data["parts"]):
             if skipped >= rows:
                 skipped -= rows
                 continue
@@ -121,12 +123,12 @@ class Spool:
         names = (each.name for each in schema.fields)
         return Record(self._topic, dict(zip(names, row, strict=True)), schema)
 
-    def drop_before(self, turn: int) -> None:
+    def drop_before(self, load_id: int) -> None:
         if not self._folder.is_dir():
             return
         for each in self._folder.iterdir():
             number = each.name.partition("-")[0]
-            if number.isdecimal() and int(number) < turn:
+            if number.isdecimal() and int(number) < load_id:
                 shutil.rmtree(each, ignore_errors=True)
 
     def drop(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Engine, inspect
 
 from ottla.base.errors import UserError
-from ottla.connect.connectors.jdbc.database import RowError, place_of, told
+from ottla.connect.connectors.jdbc.database import RowError, describe_database, translated_errors
 from ottla.connect.connectors.jdbc.statements import Language
 from ottla.connect.connectors.jdbc.values import column_type
 from ottla.connect.data import Schema
@@ -42,10 +42,10 @@ class Target:
         known = self._columns.get(table)
         if known is not None and wanted.columns.keys() <= known:
             return
-        found = self._look(table)
+        found = self._read_columns(table)
         if found is None:
             self._create(table, wanted)
-            found = self._look(table) or set()
+            found = self._read_columns(table) or set()
         missing = [name for name in wanted.columns if name not in found]
         if missing:
             self._widen(table, wanted, missing)
@@ -55,9 +55,9 @@ class Target:
     def forget(self) -> None:
         self._columns.clear()
 
-    def _look(self, table: tuple[str, ...]) -> set[str] | None:
+    def _read_columns(self, table: tuple[str, ...]) -> set[str] | None:
         schema = table[0] if len(table) > 1 else None
-        with told(self._engine):
+        with translated_errors(self._engine):
             inspector = inspect(self._engine)
             if not inspector.has_table(table[-1], schema):
                 return None
@@ -67,7 +67,8 @@ class Target:
         name = ".".join(table)
         if not self._creates:
             raise UserError(
-                f"{place_of(self._engine)} has no table {name}: make it, or set auto.create=true."
+                f"{describe_database(self._engine)} has no table {name}: make it, or set "
+                "auto.create=true."
             )
         columns = [
             (each, self._type(schema, each in wanted.key), schema.optional)
@@ -93,7 +94,7 @@ class Target:
 
     def _run(self, table: tuple[str, ...], statement: str) -> None:
         try:
-            with told(self._engine), self._engine.begin() as connection:
+            with translated_errors(self._engine), self._engine.begin() as connection:
                 self._execute(connection, statement)
         except RowError as error:
             name = ".".join(table)

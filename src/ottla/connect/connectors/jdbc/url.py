@@ -66,14 +66,14 @@ def _java(text: str) -> URL:
         raise _unknown(text)
     kind, place, database, query = match.groups()
     host, port = _host(place, kind)
-    given = dict(parse_qsl(query or "", keep_blank_values=True))
-    user, password = given.pop("user", None), given.pop("password", None)
+    properties = dict(parse_qsl(query or "", keep_blank_values=True))
+    user, password = properties.pop("user", None), properties.pop("password", None)
     known = PARAMETERS["postgresql" if kind == "postgresql" else "mysql"]
     parameters = {}
-    schema = given.pop("currentSchema", None) if kind == "postgresql" else None
+    schema = properties.pop("currentSchema", None) if kind == "postgresql" else None
     if schema:
         parameters["options"] = f"-c search_path={schema}"
-    for name, value in given.items():
+    for name, value in properties.items():
         if name not in known:
             listed = ", ".join(sorted({"user", "password", *known}))
             raise ValueError(f"connection.url has a parameter {name}; known are {listed}")

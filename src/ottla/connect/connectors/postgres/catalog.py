@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.base.errors import UserError
-from ottla.connect.connectors.postgres.link import (
+from ottla.connect.connectors.postgres.connection import (
+    ConnectionLost,
     Database,
-    LinkLost,
     PostgresError,
     identifier,
     literal,
@@ -105,7 +105,7 @@ class FoundTable:
         return f"{identifier(self.schema)}.{identifier(self.name)}"
 
     @property
-    def can_tell_rows_apart(self) -> bool:
+    def has_replica_identity(self) -> bool:
         """Whether the table has a replica identity.
 
         Without one, PostgreSQL rejects updates of a table whose updates are published.
@@ -125,7 +125,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ReplicationSlot:
     plugin: str
     active_pid: int | None
     restart_lsn: int | None
@@ -149,18 +149,18 @@ class Catalog:
             self._connection.close()
             self._connection = None
 
-    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
         if self._connection is not None and not self._connection.closed:
             try:
-                return self._ask(statement)
-            except LinkLost:
+                return self._query(statement)
+            except ConnectionLost:
                 # The database restarted while the connection was idle.
                 self.close()
         self._connection = self.database.connect()
-        return self._ask(statement)
+        return self._query(statement)
 
-    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
-        with self.database.told():
+    def _query(self, statement: str) -> list[tuple[Any, ...]]:
+        with self.database.translated_errors():
             cursor = self._connection.execute(statement)
             return cursor.fetchall() if cursor.description is not None else []
 
@@ -168,7 +168,7 @@ class Catalog:
 
     def check_server(self) -> None:
         """Raise UserError if the server does not support replication."""
-        ((level, version),) = self.ask(
+        ((level, version),) = self.query(
             "SELECT current_setting('wal_level'), current_setting('server_version_num')::int"
         )
         if version < OLDEST_VERSION:
@@ -179,7 +179,7 @@ class Catalog:
                 "wal_level=logical. Run as a superuser: ALTER SYSTEM SET wal_level = logical; and "
                 "restart PostgreSQL."
             )
-        ((can_replicate,),) = self.ask(
+        ((can_replicate,),) = self.query(
             "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
         )
         if not can_replicate:
@@ -190,31 +190,31 @@ class Catalog:
             )
 
     def wal_position(self) -> int:
-        ((lsn,),) = self.ask("SELECT (pg_current_wal_lsn() - '0/0')::bigint")
+        ((lsn,),) = self.query("SELECT (pg_current_wal_lsn() - '0/0')::bigint")
         return int(lsn)
 
     # ---------------------------------------------------------------------------------- tables
 
     def tables(self) -> list[FoundTable]:
-        return [FoundTable(*each) for each in self.ask(_TABLES)]
+        return [FoundTable(*each) for each in self.query(_TABLES)]
 
     def not_captured(self) -> list[tuple[str, str, str]]:
         """Return schema, name and kind of relations whose changes PostgreSQL does not publish."""
-        return [(schema, name, kind) for schema, name, kind in self.ask(_NOT_CAPTURED)]
+        return [(schema, name, kind) for schema, name, kind in self.query(_NOT_CAPTURED)]
 
     def access(self, tables: Iterable[FoundTable]) -> dict[str, Access]:
         """Return the role's privileges on each table, by full name."""
         listed = ",".join(str(int(each.oid)) for each in tables)
-        rows = self.ask(_ACCESS.format(oids=listed))
-        return {name: Access(*given) for name, *given in rows}
+        rows = self.query(_ACCESS.format(oids=listed))
+        return {name: Access(*properties) for name, *properties in rows}
 
     def may_create_publications(self) -> bool:
-        ((may,),) = self.ask("SELECT has_database_privilege(current_database(), 'CREATE')")
+        ((may,),) = self.query("SELECT has_database_privilege(current_database(), 'CREATE')")
         return bool(may)
 
     def relation(self, oid: int) -> Relation | None:
         """Return a table in the form of a replication message, or None if it does not exist."""
-        rows = self.ask(_COLUMNS.format(oid=int(oid)))
+        rows = self.query(_COLUMNS.format(oid=int(oid)))
         if not rows:
             return None
         columns = tuple(RelationColumn(*each[:4]) for each in rows)
@@ -236,7 +236,7 @@ class Catalog:
         wanted = {oid for oid in oids if oid not in BUILT_IN}
         while wanted:
             listed = ",".join(str(int(oid)) for oid in sorted(wanted))
-            rows = self.ask(_TYPES.format(oids=listed))
+            rows = self.query(_TYPES.format(oids=listed))
             new = {
                 oid: TypeInfo(name, kind, base, modifier, element, tuple(labels))
                 for oid, name, kind, base, modifier, element, labels in rows
@@ -248,13 +248,13 @@ class Catalog:
 
     # ----------------------------------------------------------------------------------- slot
 
-    def slot(self, name: str) -> Slot | None:
-        rows = self.ask(_SLOT.format(name=literal(name)))
-        return Slot(*rows[0]) if rows else None
+    def slot(self, name: str) -> ReplicationSlot | None:
+        rows = self.query(_SLOT.format(name=literal(name)))
+        return ReplicationSlot(*rows[0]) if rows else None
 
     def reader_of(self, name: str) -> tuple[int, str] | None:
         """Return the process ID that reads from a slot and a description of it."""
-        rows = self.ask(_READER.format(name=literal(name)))
+        rows = self.query(_READER.format(name=literal(name)))
         if not rows:
             return None
         pid, role, application, host = rows[0]
@@ -272,42 +272,44 @@ class Catalog:
         if slot is None:
             return
         if slot.active_pid is not None:
-            self.ask(f"SELECT pg_terminate_backend({int(slot.active_pid)})")
-        for turn in range(DROP_TURNS):
+            self.query(f"SELECT pg_terminate_backend({int(slot.active_pid)})")
+        for load_id in range(DROP_TURNS):
             try:
-                self.ask(f"SELECT pg_drop_replication_slot({literal(name)})")
+                self.query(f"SELECT pg_drop_replication_slot({literal(name)})")
                 return
             except PostgresError as error:
-                if error.code != IN_USE or turn == DROP_TURNS - 1:
+                if error.code != IN_USE or load_id == DROP_TURNS - 1:
                     raise
                 time.sleep(DROP_PAUSE_S)
 
-    def end_silent(self, name: str, silent_s: float) -> bool:
+    def terminate_silent_reader(self, name: str, silent_s: float) -> bool:
         """Terminate the process that reads from the slot, if it has been silent for too long.
 
         It belongs to a worker that is suspended or disconnected, whose writes to topics are fenced.
         """
         statement = _SILENT.format(name=literal(name), seconds=float(silent_s))
-        return bool(self.ask(statement))
+        return bool(self.query(statement))
 
     # ---------------------------------------------------------------------------- publications
 
     def publication(self, name: str) -> set[str] | None:
         """Return the tables of a publication, or None if it does not exist."""
-        if not self.ask(f"SELECT FROM pg_publication WHERE pubname = {literal(name)}"):
+        if not self.query(f"SELECT FROM pg_publication WHERE pubname = {literal(name)}"):
             return None
-        rows = self.ask(
+        rows = self.query(
             "SELECT schemaname || '.' || tablename FROM pg_publication_tables "
             f"WHERE pubname = {literal(name)}"
         )
         return {name for (name,) in rows}
 
     def publishes_all(self, name: str) -> bool:
-        rows = self.ask(f"SELECT puballtables FROM pg_publication WHERE pubname = {literal(name)}")
+        rows = self.query(
+            f"SELECT puballtables FROM pg_publication WHERE pubname = {literal(name)}"
+        )
         return bool(rows and rows[0][0])
 
     def owns_publication(self, name: str) -> bool:
-        rows = self.ask(
+        rows = self.query(
             f"SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication "
             f"WHERE pubname = {literal(name)}"
         )
@@ -315,7 +317,7 @@ class Catalog:
 
     def publishes_by_root(self, name: str) -> bool:
         """Return whether changes of partitions are published as changes of their root table."""
-        rows = self.ask(f"SELECT pubviaroot FROM pg_publication WHERE pubname = {literal(name)}")
+        rows = self.query(f"SELECT pubviaroot FROM pg_publication WHERE pubname = {literal(name)}")
         return bool(rows and rows[0][0])
 
     def change_publication(self, statement: str) -> None:
@@ -325,7 +327,7 @@ class Catalog:
             PostgresError: The role lacks a privilege; the message has the statement.
         """
         try:
-            self.ask(f"{statement};")
+            self.query(f"{statement};")
         except PostgresError as error:
             if error.code != "42501":
                 raise

@@ -30,11 +30,11 @@ from ottla.connect.connectors.postgres.pgoutput import (
     Update,
     WalData,
 )
-from ottla.connect.connectors.postgres.tables import Shape
+from ottla.connect.connectors.postgres.tables import TableSchema
 from ottla.connect.data import DataError, Record
 
 _CHANGES = (Insert, Update, Delete, Truncate)
-ShapeOf = Callable[[Relation], Shape | None]
+ShapeOf = Callable[[Relation], TableSchema | None]
 """Function that returns the shape of a table, or None if the table is not captured."""
 
 
@@ -45,17 +45,21 @@ class Position:
     changes: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        told = {"lsn": self.lsn}
+        document = {"lsn": self.lsn}
         if self.commit_lsn:
-            told |= {"commit_lsn": self.commit_lsn, "changes": self.changes}
-        return told
+            document |= {"commit_lsn": self.commit_lsn, "changes": self.changes}
+        return document
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Position:
-        return cls(int(told["lsn"]), int(told.get("commit_lsn", 0)), int(told.get("changes", 0)))
+    def of(cls, document: dict[str, Any]) -> Position:
+        return cls(
+            int(document["lsn"]),
+            int(document.get("commit_lsn", 0)),
+            int(document.get("changes", 0)),
+        )
 
 
-class Changes:
+class ChangeDecoder:
     """Decoder of the change stream of one connection."""
 
     def __init__(self, envelopes: Envelopes, shape_of: ShapeOf, start: Position) -> None:
@@ -63,7 +67,7 @@ class Changes:
         """Position after all messages that were fed."""
         self._envelopes = envelopes
         self._shape_of = shape_of
-        self._shapes: dict[int, Shape | None] = {}
+        self._shapes: dict[int, TableSchema | None] = {}
         self._resumed = start
         self._where: Where | None = None
         self._seen = 0
@@ -155,7 +159,7 @@ class Changes:
             made = [self._ordered(shape, record, where) for record in made]
         return () if is_repeated else made
 
-    def _ordered(self, shape: Shape, record: Record, where: Where) -> Record:
+    def _ordered(self, shape: TableSchema, record: Record, where: Where) -> Record:
         if record.value is None:
             return record
         count = self._counts[shape.full_name] = self._counts.get(shape.full_name, 0) + 1
@@ -163,7 +167,7 @@ class Changes:
 
     def _made(
         self,
-        shape: Shape,
+        shape: TableSchema,
         message: Change,
         where: Where,
         lsn: int,

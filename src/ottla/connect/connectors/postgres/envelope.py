@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ottla.connect.connectors.postgres.pgoutput import Delete, Insert, Row, Update
-from ottla.connect.connectors.postgres.tables import Shape
+from ottla.connect.connectors.postgres.tables import TableSchema
 from ottla.connect.data import (
     INT64,
     STRING,
@@ -94,19 +94,19 @@ class Envelopes:
     skipped: frozenset[str] = frozenset()
     """Operations that are not captured (`skipped.operations`)."""
     marks_transactions: bool = False
-    made: dict[int, tuple[Shape, Made]] = field(default_factory=dict)
+    made: dict[int, tuple[TableSchema, Made]] = field(default_factory=dict)
 
-    def topic(self, shape: Shape) -> str:
+    def topic(self, shape: TableSchema) -> str:
         return f"{self.prefix}.{shape.full_name}"
 
     def inserted(
-        self, shape: Shape, change: Insert, where: Where, lsn: int, now_ms: int
+        self, shape: TableSchema, change: Insert, where: Where, lsn: int, now_ms: int
     ) -> list[Record]:
         after, _ = shape.decode(change.new)
         return self._record(shape, "c", None, after, where, lsn, now_ms)
 
     def updated(
-        self, shape: Shape, change: Update, where: Where, lsn: int, now_ms: int
+        self, shape: TableSchema, change: Update, where: Where, lsn: int, now_ms: int
     ) -> list[Record]:
         after, unchanged = shape.decode(change.new, change.old)
         before = shape.decode(change.old)[0] if change.old is not None else None
@@ -122,22 +122,24 @@ class Envelopes:
         return self._record(shape, "u", before, after, where, lsn, now_ms, headers)
 
     def deleted(
-        self, shape: Shape, change: Delete, where: Where, lsn: int, now_ms: int
+        self, shape: TableSchema, change: Delete, where: Where, lsn: int, now_ms: int
     ) -> list[Record]:
         before, _ = shape.decode(change.old)
         return self._record(shape, "d", before, None, where, lsn, now_ms)
 
-    def truncated(self, shape: Shape, where: Where, lsn: int, now_ms: int) -> list[Record]:
+    def truncated(self, shape: TableSchema, where: Where, lsn: int, now_ms: int) -> list[Record]:
         return self._record(shape, "t", None, None, where, lsn, now_ms)
 
-    def read(self, shape: Shape, row: Row, where: Where, lsn: int, now_ms: int) -> list[Record]:
+    def read(
+        self, shape: TableSchema, row: Row, where: Where, lsn: int, now_ms: int
+    ) -> list[Record]:
         try:
             after, _ = shape.decode(row)
         except DataError as error:
             return [self.failed(shape, error)]
         return self._record(shape, "r", None, after, where, lsn, now_ms)
 
-    def failed(self, shape: Shape, error: DataError) -> Record:
+    def failed(self, shape: TableSchema, error: DataError) -> Record:
         """Return a FailedRecord for a row with an invalid value, for `errors.tolerance`."""
         return FailedRecord(self.topic(shape), None, error=str(error), source="PostgresSource")
 
@@ -150,12 +152,12 @@ class Envelopes:
         collections = [
             {"data_collection": name, "event_count": count} for name, count in counts.items()
         ]
-        told = {"status": "END", "event_count": sum(counts.values())}
-        return self._marker(where, told | {"data_collections": collections})
+        document = {"status": "END", "event_count": sum(counts.values())}
+        return self._marker(where, document | {"data_collections": collections})
 
-    def _marker(self, where: Where, told: dict[str, Any]) -> Record:
+    def _marker(self, where: Where, document: dict[str, Any]) -> Record:
         identity = transaction_id(where)
-        value = {"data_collections": None} | told | {"id": identity, "ts_ms": where.time_ms}
+        value = {"data_collections": None} | document | {"id": identity, "ts_ms": where.time_ms}
         return Record(
             f"{self.prefix}.transaction", value, MARKER_SCHEMA, {"id": identity}, MARKER_KEY_SCHEMA
         )
@@ -173,7 +175,7 @@ class Envelopes:
 
     def _record(
         self,
-        shape: Shape,
+        shape: TableSchema,
         op: str,
         before: dict[str, Any] | None,
         after: dict[str, Any] | None,
@@ -210,7 +212,7 @@ class Envelopes:
             return [record, Record(topic, None, None, key, key_schema)]
         return [record]
 
-    def _made(self, shape: Shape) -> Made:
+    def _made(self, shape: TableSchema) -> Made:
         """Return the shared parts of a table's records, built once for each shape."""
         known = self.made.get(shape.oid)
         if known is not None and known[0] is shape:
@@ -239,12 +241,12 @@ def with_order(record: Record, where: Where, total: int, of_table: int) -> Recor
     """Return the record with its position in the transaction (`provide.transaction.metadata`)."""
     if record.value is None:
         return record
-    told = {
+    document = {
         "id": transaction_id(where),
         "total_order": total,
         "data_collection_order": of_table,
     }
-    return replace(record, value={**record.value, "transaction": told})
+    return replace(record, value={**record.value, "transaction": document})
 
 
 def transaction_id(where: Where) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.base.config.definition import ConfigType, Importance
 from ottla.base.config.validator import AtLeast, Between, EachOneOf, NonEmpty, OneOf
-from ottla.connect.connectors.postgres.link import Database
+from ottla.connect.connectors.postgres.connection import Database
 from ottla.connect.connectors.postgres.slot import LagPolicy
 from ottla.connect.connectors.postgres.snapshot_modes import SnapshotMode, snapshot_mode
 from ottla.connect.connectors.postgres.tables import KeyColumns, Selection
@@ -61,13 +61,14 @@ DEFINITION = Definition(
             EachOneOf(("c", "u", "d", "t", "none"))),
         key("provide.transaction.metadata", BOOLEAN, False,
             "Whether transactions are marked, in PREFIX.transaction and each record."),
-        key("decimal.handling.mode", STRING, "precise", "How numeric is told.",
+        key("decimal.handling.mode", STRING, "precise", "Representation of numeric columns.",
             OneOf(("precise", "double", "string"))),
-        key("time.precision.mode", STRING, "adaptive", "How date, time and timestamp are told.",
+        key("time.precision.mode", STRING, "adaptive",
+            "Representation of date, time and timestamp columns.",
             OneOf(("adaptive", "adaptive_time_microseconds", "connect"))),
-        key("interval.handling.mode", STRING, "string", "How interval is told.",
+        key("interval.handling.mode", STRING, "string", "Representation of interval columns.",
             OneOf(("string", "numeric"))),
-        key("array.handling.mode", STRING, "array", "How arrays are told.",
+        key("array.handling.mode", STRING, "array", "Representation of array columns.",
             OneOf(("array", "string"))),
         key("unavailable.value.placeholder", STRING, "__debezium_unavailable_value",
             "Stands for a large value that an update did not touch."),
@@ -168,9 +169,11 @@ def _database(settings: Mapping[str, Any]) -> Database:
         "password": "password", "sslmode": "sslmode", "sslrootcert": "sslrootcert",
         "sslcert": "sslcert", "sslkey": "sslkey",
     }  # fmt: skip
-    given = {ours: str(settings[f"database.{theirs}"]) for ours, theirs in names.items()}
+    properties = {ours: str(settings[f"database.{theirs}"]) for ours, theirs in names.items()}
     prefix = settings["topic.prefix"]
-    return Database({"application_name": f"ottla {prefix}"} | {k: v for k, v in given.items() if v})
+    return Database(
+        {"application_name": f"ottla {prefix}"} | {k: v for k, v in properties.items() if v}
+    )
 
 
 def _slot_name(name: str) -> str:

@@ -15,7 +15,7 @@ from ottla.connect.connectors.postgres.catalog import (
     add_to_publication,
     create_publication,
 )
-from ottla.connect.connectors.postgres.link import identifier
+from ottla.connect.connectors.postgres.connection import identifier
 
 MAX_NAMES = 5
 """Maximum number of tables that a message names; the statements name all of them."""

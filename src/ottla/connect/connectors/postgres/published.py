@@ -19,7 +19,7 @@ from ottla.connect.connectors.postgres.catalog import (
     create_publication,
     drop_from_publication,
 )
-from ottla.connect.connectors.postgres.link import PostgresError, identifier
+from ottla.connect.connectors.postgres.connection import PostgresError, identifier
 from ottla.connect.connectors.postgres.options import Options
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Published:
         """Tables that the configuration selects and that exist, by full name."""
         self.notices: list[str] = []
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Find the tables to capture.
 
         Raises:
@@ -102,7 +102,7 @@ class Published:
         """Return the tables that are not in a publication yet."""
         if self._mode != "filtered" or self._catalog.publishes_all(self._main):
             return []
-        there = self._there()
+        there = self._existing()
         return [name for name in self.tables if name not in there]
 
     def publish(self, names: Iterable[str]) -> None:
@@ -117,33 +117,33 @@ class Published:
                 statement = create_publication(each.name, [], only_inserts=each.only_inserts)
                 self._catalog.change_publication(statement)
             for table in each.to_add:
-                self._put(table)
+                self._add_to_publication(table)
 
-    def set_right(self) -> None:
+    def repair(self) -> None:
         """Move tables that gained or lost a replica identity to the other publication."""
         if self._mode != "filtered" or self._catalog.publishes_all(self._main):
             return
         main = self._catalog.publication(self._main) or set()
         inserts = self._catalog.publication(self._inserts) or set()
         for name, table in self.tables.items():
-            if name in (inserts if table.can_tell_rows_apart else main):
-                self._put(table)
+            if name in (inserts if table.has_replica_identity else main):
+                self._add_to_publication(table)
 
     @property
     def _mode(self) -> str:
         return self._options.publication_mode
 
-    def _there(self) -> set[str]:
+    def _existing(self) -> set[str]:
         main, inserts = (
             self._catalog.publication(self._main),
             self._catalog.publication(self._inserts),
         )
         return (main or set()) | (inserts or set())
 
-    def _put(self, table: FoundTable) -> None:
+    def _add_to_publication(self, table: FoundTable) -> None:
         """Add a table to the publication that suits it, and remove it from the other."""
         right, wrong = self._main, self._inserts
-        if not table.can_tell_rows_apart:
+        if not table.has_replica_identity:
             right, wrong = wrong, right
         if table.full_name in (self._catalog.publication(wrong) or ()):
             self._catalog.change_publication(drop_from_publication(wrong, table))
@@ -158,8 +158,8 @@ class Published:
             self._catalog.publication(self._main),
             self._catalog.publication(self._inserts),
         )
-        updates = [each for each in tables if each.can_tell_rows_apart]
-        others = [each for each in tables if not each.can_tell_rows_apart]
+        updates = [each for each in tables if each.has_replica_identity]
+        others = [each for each in tables if not each.has_replica_identity]
         wanted = [
             privileges.Publication(
                 self._main,
@@ -210,13 +210,13 @@ class Published:
         ] if named else []
 
     def _notice(self, notices: list[str]) -> None:
-        told = notices + [
+        data = notices + [
             f"{name} has no primary key: only its inserts and truncates are captured; "
             "a primary key, or REPLICA IDENTITY FULL, would add updates and deletes"
             for name, each in self.tables.items()
-            if not each.can_tell_rows_apart
+            if not each.has_replica_identity
         ]
-        for each in told:
+        for each in data:
             if each not in self.notices:
                 logger.warning("%s", each)
-        self.notices = told[:MAX_NOTICES]
+        self.notices = data[:MAX_NOTICES]

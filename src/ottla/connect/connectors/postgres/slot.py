@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ottla.base.errors import UserError
-from ottla.connect.connectors.postgres.catalog import Catalog, Slot
+from ottla.connect.connectors.postgres.catalog import Catalog, ReplicationSlot
 from ottla.connect.connectors.postgres.pgoutput import format_lsn
 
 logger = logging.getLogger(__name__)
@@ -42,14 +42,14 @@ class LagPolicy:
     """Maximum size; 0 means unlimited."""
     policy: str
 
-    def judge(self, kept_bytes: int) -> Verdict:
+    def verdict_for(self, kept_bytes: int) -> Verdict:
         if 0 < self.max_bytes < kept_bytes and self.policy != "warn":
             return Verdict(self.policy)
         is_much = 0 < self.warn_bytes < kept_bytes or 0 < self.max_bytes < kept_bytes
         return Verdict.WARN if is_much else Verdict.FINE
 
 
-def what_is_lost(slot: Slot | None, lsn: int) -> str | None:
+def loss_reason(slot: ReplicationSlot | None, lsn: int) -> str | None:
     """Return the reason why the stream cannot resume at a position, or None if it can."""
     if slot is None:
         return "the slot is not there any more"
@@ -63,7 +63,7 @@ def what_is_lost(slot: Slot | None, lsn: int) -> str | None:
     return None
 
 
-def where_it_is(slot: Slot, name: str) -> int:
+def slot_position(slot: ReplicationSlot, name: str) -> int:
     """Return the position of an existing slot; raise UserError if it cannot be used."""
     if slot.plugin != "pgoutput" or not slot.is_here:
         other = (
@@ -97,7 +97,7 @@ class SlotWatch:
 
     def start(self) -> None:
         """Check the slot and start the thread; raise UserError if the connector must stop."""
-        self.look()
+        self.refresh()
         self.check()
         self._thread = threading.Thread(target=self._run, name="slot-watch", daemon=True)
         self._thread.start()
@@ -115,28 +115,28 @@ class SlotWatch:
     def _run(self) -> None:
         while not self._stopping.wait(self._every_s) and self._reason is None:
             try:
-                self.look()
+                self.refresh()
             except UserError as error:
                 # The stream itself reports what is wrong.
                 logger.warning("the slot %s could not be looked at: %s", self._name, error)
                 self._catalog.close()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         slot = self._catalog.slot(self._name)
         if slot is None or slot.kept_bytes is None:
             return
         kept = self.kept_bytes = slot.kept_bytes
-        verdict = self._policy.judge(kept)
+        verdict = self._policy.verdict_for(kept)
         if verdict is Verdict.FINE:
             self._warn_above = 0
             return
-        said = f"the slot {self._name} makes PostgreSQL keep {kept} bytes of WAL"
+        message = f"the slot {self._name} makes PostgreSQL keep {kept} bytes of WAL"
         if verdict is Verdict.WARN:
             if kept > self._warn_above:
                 self._warn_above = kept * 2
-                logger.warning("%s", said)
+                logger.warning("%s", message)
             return
-        more = f"{said}, more than slot.lag.max.bytes={self._policy.max_bytes}"
+        more = f"{message}, more than slot.lag.max.bytes={self._policy.max_bytes}"
         if verdict is Verdict.PAUSE:
             self._reason = (
                 f"T{more[1:]}: the connector rests (slot.lag.policy=pause). Raise the bound to let "

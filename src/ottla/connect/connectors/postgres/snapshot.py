@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.connect.connectors.postgres.connection import Database, RawConnection, literal, quoted
 from ottla.connect.connectors.postgres.copy_text import split_line
-from ottla.connect.connectors.postgres.link import Database, RawLink, literal, quoted
 from ottla.connect.connectors.postgres.pgoutput import Relation, Row
 
 
@@ -34,31 +34,31 @@ class Progress:
     """Key of the last row that was returned from the first table."""
     is_begun: bool = False
     """Whether rows of the first table were returned."""
-    is_anew: bool = False
+    is_repeat: bool = False
     """Whether topics have rows of an earlier snapshot; each table then begins with a truncate."""
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"pending": list(self.pending)}
+        document: dict[str, Any] = {"pending": list(self.pending)}
         if self.after:
-            told["after"] = list(self.after)
+            document["after"] = list(self.after)
         if self.is_begun:
-            told["begun"] = True
-        if self.is_anew:
-            told["anew"] = True
-        return told
+            document["begun"] = True
+        if self.is_repeat:
+            document["anew"] = True
+        return document
 
     @classmethod
-    def of(cls, told: dict[str, Any] | None) -> Progress:
-        told = told or {}
+    def of(cls, document: dict[str, Any] | None) -> Progress:
+        document = document or {}
         return cls(
-            tuple(told.get("pending", ())),
-            tuple(told.get("after", ())),
-            bool(told.get("begun", False)),
-            bool(told.get("anew", False)),
+            tuple(document.get("pending", ())),
+            tuple(document.get("after", ())),
+            bool(document.get("begun", False)),
+            bool(document.get("anew", False)),
         )
 
     def next_table(self) -> Progress:
-        return Progress(self.pending[1:], is_anew=self.is_anew)
+        return Progress(self.pending[1:], is_repeat=self.is_repeat)
 
 
 def select(relation: Relation, key: Sequence[str], after: Sequence[str]) -> str:
@@ -79,7 +79,7 @@ class TableReader:
 
     def __init__(self, database: Database, snapshot: str | None) -> None:
         """Begin a transaction with an exported snapshot, or with the current state if None."""
-        self._link: RawLink = database.raw()
+        self._link: RawConnection = database.raw()
         self._is_open = False
         self._link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         if snapshot is not None:

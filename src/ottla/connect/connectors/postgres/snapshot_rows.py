@@ -13,7 +13,7 @@ from ottla.connect.connectors.postgres.options import Options
 from ottla.connect.connectors.postgres.pgoutput import Relation
 from ottla.connect.connectors.postgres.published import Published
 from ottla.connect.connectors.postgres.snapshot import Progress, TableReader
-from ottla.connect.connectors.postgres.tables import Shape
+from ottla.connect.connectors.postgres.tables import TableSchema
 from ottla.connect.data import Record
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class SnapshotRows:
         catalog: Catalog,
         published: Published,
         envelopes: Envelopes,
-        shape_of: Callable[[Relation], Shape | None],
+        shape_of: Callable[[Relation], TableSchema | None],
     ) -> None:
         self._options = options
         self._catalog = catalog
@@ -35,7 +35,7 @@ class SnapshotRows:
         self._shape_of = shape_of
         self._progress = Progress()
         self._reader: TableReader | None = None
-        self._reading: tuple[Relation, Shape] | None = None
+        self._reading: tuple[Relation, TableSchema] | None = None
         self.exported: str | None = None
         """Exported snapshot to begin with; it belongs to the connection that created the slot."""
 
@@ -93,7 +93,7 @@ class SnapshotRows:
             self._reading = None
             return
         is_first = not self._progress.is_begun
-        if (is_first and self._progress.is_anew) or (not is_first and not shape.key):
+        if (is_first and self._progress.is_repeat) or (not is_first and not shape.key):
             yield from self._envelopes.truncated(shape, where, where.commit_lsn, now_ms)
         self._reading = (relation, shape)
         reader.open(relation, shape.key, self._progress.after)

@@ -108,13 +108,13 @@ class Selection:
                 f"{place} has no tables. Check database.dbname, or create the tables before the "
                 "connector starts."
             )
-        given = {
+        properties = {
             "schema.include.list": self.schemas,
             "schema.exclude.list": self.no_schemas,
             "table.include.list": self.tables,
             "table.exclude.list": self.no_tables,
         }
-        lists = " and ".join(f"{name}={each}" for name, each in given.items() if each)
+        lists = " and ".join(f"{name}={each}" for name, each in properties.items() if each)
         nearest = self.tables.nearest(tables)
         advice = (
             f"the nearest table is {nearest}: set table.include.list={_pattern_for(nearest)}"
@@ -153,7 +153,7 @@ class KeyColumns:
 
 
 @dataclass(frozen=True)
-class Shape:
+class TableSchema:
     """Columns and schemas of a table. Columns that are not captured are None."""
 
     oid: int
@@ -214,7 +214,7 @@ class Shape:
         )
 
 
-def make_shape(
+def make_table_schema(
     relation: Relation,
     primary_key: Sequence[str],
     prefix: str,
@@ -223,7 +223,7 @@ def make_shape(
     modes: TypeModes,
     catalog: Mapping[int, TypeInfo],
     placeholder: str,
-) -> Shape:
+) -> TableSchema:
     """Return the shape of a table; raise DataError if a configured key column does not exist."""
     schema, table = relation.schema, relation.name
     wanted = key_columns.of_table(schema, table)
@@ -249,7 +249,7 @@ def make_shape(
         for column, kind in taken
     )
     key_fields = tuple(each for each in fields if each.name in key)
-    return Shape(
+    return TableSchema(
         relation.oid,
         schema,
         table,

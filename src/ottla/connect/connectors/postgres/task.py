@@ -22,21 +22,21 @@ from dataclasses import replace
 from ottla.base.errors import UserError
 from ottla.connect.api import Json, Offsets, Polled, SourceTask
 from ottla.connect.connectors.postgres.catalog import IN_USE, Catalog
-from ottla.connect.connectors.postgres.changes import Changes, Position
-from ottla.connect.connectors.postgres.envelope import Envelopes
-from ottla.connect.connectors.postgres.link import (
-    Exhausted,
-    LinkLost,
+from ottla.connect.connectors.postgres.changes import ChangeDecoder, Position
+from ottla.connect.connectors.postgres.connection import (
+    ConnectionLost,
     PostgresError,
-    ReplicationLink,
+    ReplicationConnection,
+    ResourcesExhausted,
 )
+from ottla.connect.connectors.postgres.envelope import Envelopes
 from ottla.connect.connectors.postgres.options import Options
 from ottla.connect.connectors.postgres.pgoutput import Keepalive, ProtocolError, Relation, decode
 from ottla.connect.connectors.postgres.published import Published
-from ottla.connect.connectors.postgres.slot import SlotWatch, what_is_lost, where_it_is
+from ottla.connect.connectors.postgres.slot import SlotWatch, loss_reason, slot_position
 from ottla.connect.connectors.postgres.snapshot import Progress
 from ottla.connect.connectors.postgres.snapshot_rows import SnapshotRows
-from ottla.connect.connectors.postgres.tables import Shape, make_shape
+from ottla.connect.connectors.postgres.tables import TableSchema, make_table_schema
 from ottla.connect.data import DataError, Record
 
 logger = logging.getLogger(__name__)
@@ -71,10 +71,10 @@ class PostgresTask(SourceTask):
         self._position = Position(0)
         """Position after the records that were returned."""
         self._confirmed = 0
-        self._link: ReplicationLink | None = None
-        self._changes: Changes | None = None
+        self._link: ReplicationConnection | None = None
+        self._changes: ChangeDecoder | None = None
         self._rows = SnapshotRows(
-            options, self._catalog, self._published, self._envelopes, self._shape_of
+            options, self._catalog, self._published, self._envelopes, self._table_schema
         )
         self._told_at = self._looked_at = self._status_at = time.monotonic()
         self._troubles: list[str] = []
@@ -109,12 +109,12 @@ class PostgresTask(SourceTask):
         progress = self._progress
         try:
             return self._poll(wait_s)
-        except LinkLost as lost:
+        except ConnectionLost as lost:
             logger.warning("%s; connecting again", str(lost).rstrip("."))
             # What was read since the last offset is read again.
             self._progress = progress
             self._disconnect()
-        except Exhausted:
+        except ResourcesExhausted:
             # The worker reports the error and retries.
             self._progress = progress
             self._disconnect()
@@ -139,23 +139,23 @@ class PostgresTask(SourceTask):
                 f"{self._options.database.place} is another PostgreSQL than the one these offsets "
                 "are of: reset the connector's offsets to begin anew with a snapshot."
             )
-        self._published.look()
+        self._published.refresh()
         if offset:
             self._resume(offset)
         elif self._options.snapshot.streams:
-            self._begin(is_anew=False)
+            self._begin(is_repeat=False)
         else:
             self._begin_without_slot()
         if not self._options.snapshot.streams:
-            self._leave_alone()
+            self._warn_of_unused_slot()
             return
         self._watch.start()
         if not self._progress.pending:
             self._connect()
 
-    def _begin(self, *, is_anew: bool) -> None:
+    def _begin(self, *, is_repeat: bool) -> None:
         """Begin for the first time, or after changes were lost."""
-        takes = self._options.snapshot.at_first or is_anew
+        takes = self._options.snapshot.at_first or is_repeat
         self._published.check_privileges(self._published.tables, reads=takes)
         self._published.publish(self._published.tables)
         slot = self._catalog.slot(self._options.slot_name)
@@ -164,14 +164,14 @@ class PostgresTask(SourceTask):
             assert self._link is not None
             lsn, self._rows.exported = self._link.create_slot(self._options.slot_name)
         else:
-            lsn = where_it_is(slot, self._options.slot_name)
+            lsn = slot_position(slot, self._options.slot_name)
             logger.warning(
                 "the slot %s was there already: changes since it was read last are told after "
                 "the snapshot",
                 self._options.slot_name,
             )
         self._position = Position(lsn)
-        self._progress = Progress(pending, is_anew=is_anew)
+        self._progress = Progress(pending, is_repeat=is_repeat)
         self._is_to_tell = not pending
 
     def _begin_without_slot(self) -> None:
@@ -180,7 +180,7 @@ class PostgresTask(SourceTask):
         self._position = Position(self._catalog.wal_position())
         self._progress = Progress(tuple(self._published.tables))
 
-    def _leave_alone(self) -> None:
+    def _warn_of_unused_slot(self) -> None:
         """Disconnect, because only rows and no changes are captured; warn about an unused slot."""
         self._disconnect()
         name = self._options.slot_name
@@ -201,7 +201,7 @@ class PostgresTask(SourceTask):
             # The publications were dropped, and PostgreSQL does not stream without one.
             self._find_new_tables()
         else:
-            with self._noticed("the search for new tables", []):
+            with self._log_failures("the search for new tables", []):
                 self._find_new_tables()
         if mode.at_each_start and not offset.get("snapshot"):
             # Changes since the offset are repeated after the snapshot: a consumer that applies the
@@ -216,22 +216,24 @@ class PostgresTask(SourceTask):
         If it does not, begin a new snapshot and return False, or raise UserError.
         """
         slot = self._catalog.slot(self._options.slot_name)
-        reason = what_is_lost(slot, self._position.lsn)
+        reason = loss_reason(slot, self._position.lsn)
         if reason is None:
             return True
         name = self._options.slot_name
-        said = f"Changes of {self._options.database.place} were lost with the slot {name}: {reason}"
+        message = (
+            f"Changes of {self._options.database.place} were lost with the slot {name}: {reason}"
+        )
         if not self._options.snapshot.after_loss:
             raise UserError(
-                f"{said}. Reset the connector's offsets, or set snapshot.mode=when_needed, to "
+                f"{message}. Reset the connector's offsets, or set snapshot.mode=when_needed, to "
                 "begin anew with a snapshot."
             )
-        logger.error("%s; beginning anew with a snapshot", said)
+        logger.error("%s; beginning anew with a snapshot", message)
         if slot is not None:
             self._catalog.drop_slot(name)
         self._disconnect()
         self._link = self._options.database.replication()
-        self._begin(is_anew=True)
+        self._begin(is_repeat=True)
         return False
 
     # -------------------------------------------------------------------------- connections
@@ -240,7 +242,7 @@ class PostgresTask(SourceTask):
         """Start the stream at the current position."""
         link = self._link or self._options.database.replication()
         self._link = link
-        for turn in range(BUSY_TURNS):
+        for load_id in range(BUSY_TURNS):
             try:
                 link.start(
                     self._options.slot_name, self._position.lsn, self._published.publications
@@ -250,13 +252,13 @@ class PostgresTask(SourceTask):
                 # The previous worker died and PostgreSQL has not noticed yet, or it is suspended.
                 if error.code != IN_USE:
                     raise
-                if turn == BUSY_TURNS - 1:
+                if load_id == BUSY_TURNS - 1:
                     raise self._in_use(error) from None
                 silent_s = self._options.status_s * SILENT_INTERVALS
-                if self._catalog.end_silent(self._options.slot_name, silent_s):
+                if self._catalog.terminate_silent_reader(self._options.slot_name, silent_s):
                     logger.warning("whoever read from the slot before was silent, and is cut off")
                 time.sleep(BUSY_PAUSE_S)
-        self._changes = Changes(self._envelopes, self._shape_of, self._position)
+        self._changes = ChangeDecoder(self._envelopes, self._table_schema, self._position)
         self._status_at = time.monotonic()
 
     def _in_use(self, error: PostgresError) -> PostgresError:
@@ -283,15 +285,15 @@ class PostgresTask(SourceTask):
         if self._link is not None and self._changes is not None:
             try:
                 self._link.send_status(self._confirmed)
-            except LinkLost as error:
+            except ConnectionLost as error:
                 # The next poll detects it and reconnects.
                 logger.debug("%s", error)
 
-    def _shape_of(self, relation: Relation) -> Shape | None:
+    def _table_schema(self, relation: Relation) -> TableSchema | None:
         options = self._options
         if not options.selection.takes_table(relation.schema, relation.name):
             return None
-        return make_shape(
+        return make_table_schema(
             relation,
             self._catalog.primary_key(relation),
             options.prefix,
@@ -305,17 +307,17 @@ class PostgresTask(SourceTask):
     # ---------------------------------------------------------------------------------- poll
 
     def _poll(self, wait_s: float) -> Polled:
-        self._look_around()
+        self._run_periodic_checks()
         if self._progress.pending:
             if self._is_to_tell:
                 # The offset must list the table as pending before the table is published.
-                return self._told([])
+                return self._polled([])
             records, self._progress = self._rows.read(self._progress, self._position.lsn)
-            return self._told(records)
+            return self._polled(records)
         if not self._options.snapshot.streams:
             # The snapshot is complete, and the mode captures no changes.
             time.sleep(wait_s)
-            return self._told([]) if self._is_to_tell else Polled()
+            return self._polled([]) if self._is_to_tell else Polled()
         if self._changes is None:
             self._connect()
         records = self._receive(wait_s)
@@ -323,13 +325,13 @@ class PostgresTask(SourceTask):
         self._has_moved = self._has_moved or self._changes.position != self._position
         self._position = self._changes.position
         if records:
-            return self._told(records)
+            return self._polled(records)
         is_time = time.monotonic() - self._told_at >= self._options.heartbeat_s
         if is_time and (self._has_moved or self._options.beats):
-            return self._told(self._heartbeat())
-        return self._told([]) if self._is_to_tell else Polled()
+            return self._polled(self._heartbeat())
+        return self._polled([]) if self._is_to_tell else Polled()
 
-    def _told(self, records: list[Record]) -> Polled:
+    def _polled(self, records: list[Record]) -> Polled:
         self._told_at = time.monotonic()
         self._is_to_tell = self._has_moved = False
         offset: Json = {"system": self._system} | self._position.to_json()
@@ -361,18 +363,18 @@ class PostgresTask(SourceTask):
             message = decode(data)
             records.extend(changes.feed(message, now_ms))
             if isinstance(message, Keepalive) and message.wants_reply:
-                self._answer(changes)
+                self._send_status_if_due(changes)
         if time.monotonic() - self._status_at >= options.status_s:
             self._send_status()
         return records
 
-    def _answer(self, changes: Changes) -> None:
+    def _send_status_if_due(self, changes: ChangeDecoder) -> None:
         """Reply to a keepalive. A server that is shutting down waits until all WAL is confirmed."""
         self._send_status()
         if changes.is_between and changes.position.lsn > self._confirmed:
             self._is_to_tell = True
 
-    def _look_around(self) -> None:
+    def _run_periodic_checks(self) -> None:
         """Check periodically for new tables, and run the heartbeat query."""
         now = time.monotonic()
         is_time = now - self._looked_at >= self._options.heartbeat_s
@@ -381,31 +383,31 @@ class PostgresTask(SourceTask):
         self._looked_at = now
         known, self._troubles = self._troubles, []
         if self._options.heartbeat_query:
-            with self._noticed("heartbeat.action.query", known):
-                self._catalog.ask(self._options.heartbeat_query)
+            with self._log_failures("heartbeat.action.query", known):
+                self._catalog.query(self._options.heartbeat_query)
         if not self._progress.pending:
-            with self._noticed("the search for new tables", known):
-                self._published.look()
+            with self._log_failures("the search for new tables", known):
+                self._published.refresh()
                 self._find_new_tables()
 
     @contextmanager
-    def _noticed(self, what: str, known: list[str]) -> Iterator[None]:
+    def _log_failures(self, what: str, known: list[str]) -> Iterator[None]:
         """Report an error as a notice instead of raising it, and log it unless it is in `known`.
 
         A database that rejects a statement, for example because its disk is full, can still stream.
         """
         try:
             yield
-        except LinkLost:
+        except ConnectionLost:
             raise
         except PostgresError as error:
-            said = f"{what} failed: {error}"
-            if said not in known:
-                logger.warning("%s", said)
-            self._troubles.append(said)
+            message = f"{what} failed: {error}"
+            if message not in known:
+                logger.warning("%s", message)
+            self._troubles.append(message)
 
     def _find_new_tables(self) -> None:
-        self._published.set_right()
+        self._published.repair()
         new = self._published.unpublished()
         self._published.check_privileges(new, reads=True)
         if new:

@@ -132,8 +132,8 @@ def column_type(
             lambda data: times.interval_microseconds(data.decode()),
         )
     if info.name in ("varchar", "bpchar") and modifier > 4:
-        told = {TYPE_PARAMETER: info.name.upper(), LENGTH_PARAMETER: str(modifier - 4)}
-        return ColumnType(Schema(Type.STRING, True, parameters=told), _text)
+        document = {TYPE_PARAMETER: info.name.upper(), LENGTH_PARAMETER: str(modifier - 4)}
+        return ColumnType(Schema(Type.STRING, True, parameters=document), _text)
     return _PLAIN.get(info.name) or _text_of(info.name)
 
 
@@ -173,8 +173,8 @@ def _numeric(modifier: int, modes: TypeModes) -> ColumnType:
     scale = max(((modifier - 4) & 0x7FF ^ 0x400) - 0x400, 0)
     precision = (modifier - 4) >> 16 & 0xFFFF
     schema = decimal_schema(scale, optional=True)
-    told = {**schema.parameters, "connect.decimal.precision": str(precision)}
-    return ColumnType(replace(schema, parameters=told), _decimal)
+    document = {**schema.parameters, "connect.decimal.precision": str(precision)}
+    return ColumnType(replace(schema, parameters=document), _decimal)
 
 
 def _decimal(data: bytes) -> decimal.Decimal:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.core.group.assignors.spec import MemberSpec, in_order
+from ottla.core.group.assignors.spec import MemberSpec, sorted_members
 from ottla.core.group.consumer_records import Assignment
 
 
 def assign_ranges(
     members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]
 ) -> dict[str, Assignment]:
-    ordered = in_order(members)
+    ordered = sorted_members(members)
     assigned: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in ordered}
     for topic_id in sorted(partition_counts):
         subscribers = [each for each in ordered if topic_id in members[each].topic_ids]

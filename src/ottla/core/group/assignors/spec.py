@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.core.group.consumer_records import Assignment
 
-Place = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """A partition, as (topic id, index)."""
 
 
@@ -19,7 +19,7 @@ class MemberSpec(NamedTuple):
     instance_id: str | None = None
 
 
-def in_order(members: Mapping[str, MemberSpec]) -> list[str]:
+def sorted_members(members: Mapping[str, MemberSpec]) -> list[str]:
     """Return member ids in a stable order: static members by instance id, then the others.
 
     Instance ids survive a restart, member ids do not.
@@ -32,8 +32,8 @@ def in_order(members: Mapping[str, MemberSpec]) -> list[str]:
     return sorted(members, key=rank)
 
 
-def as_assignment(places: Iterable[Place]) -> Assignment:
+def as_assignment(topic_partitions: Iterable[TopicIdPartition]) -> Assignment:
     found: dict[bytes, set[int]] = {}
-    for topic_id, partition in sorted(places):
+    for topic_id, partition in sorted(topic_partitions):
         found.setdefault(topic_id, set()).add(partition)
     return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}

@@ -19,29 +19,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heapreplace
 
-from ottla.core.group.assignors.spec import MemberSpec, Place, as_assignment, in_order
+from ottla.core.group.assignors.spec import (
+    MemberSpec,
+    TopicIdPartition,
+    as_assignment,
+    sorted_members,
+)
 from ottla.core.group.consumer_records import Assignment
 
-Holdings = dict[str, list[Place]]
+Holdings = dict[str, list[TopicIdPartition]]
 
 
 def assign_uniformly(
     members: Mapping[str, MemberSpec], partition_counts: Mapping[bytes, int]
 ) -> dict[str, Assignment]:
-    ordered = in_order(members)
+    ordered = sorted_members(members)
     holdings, free = _kept(members, ordered, partition_counts)
     if len({members[each].topic_ids for each in ordered}) <= 1:
         _fill_evenly(holdings, free)
     else:
         _fill_by_subscription(members, holdings, free)
-    return {member_id: as_assignment(places) for member_id, places in holdings.items()}
+    return {
+        member_id: as_assignment(topic_partitions)
+        for member_id, topic_partitions in holdings.items()
+    }
 
 
 def _kept(
     members: Mapping[str, MemberSpec], ordered: Iterable[str], partition_counts: Mapping[bytes, int]
-) -> tuple[Holdings, list[Place]]:
+) -> tuple[Holdings, list[TopicIdPartition]]:
     """Return the partitions each member keeps, and the unassigned ones of subscribed topics."""
-    taken: set[Place] = set()
+    taken: set[TopicIdPartition] = set()
     holdings: Holdings = {}
     wanted: set[bytes] = set()
     for member_id in ordered:
@@ -68,31 +76,31 @@ def _kept(
 # -------------------------------------------------------------------------------- same subscription
 
 
-def _fill_evenly(holdings: Holdings, free: list[Place]) -> None:
+def _fill_evenly(holdings: Holdings, free: list[TopicIdPartition]) -> None:
     if not holdings:
         return
     total = len(free) + sum(map(len, holdings.values()))
     quota, larger = divmod(total, len(holdings))
-    for places in holdings.values():
-        if len(places) > quota:
+    for topic_partitions in holdings.values():
+        if len(topic_partitions) > quota:
             allowed = quota + (larger > 0)
             larger -= larger > 0
-            free += places[allowed:]
-            del places[allowed:]
+            free += topic_partitions[allowed:]
+            del topic_partitions[allowed:]
     free.sort(reverse=True)
-    for places in holdings.values():
-        while len(places) < quota:
-            places.append(free.pop())
-    for places in holdings.values():
-        if free and len(places) == quota:
-            places.append(free.pop())
+    for topic_partitions in holdings.values():
+        while len(topic_partitions) < quota:
+            topic_partitions.append(free.pop())
+    for topic_partitions in holdings.values():
+        if free and len(topic_partitions) == quota:
+            topic_partitions.append(free.pop())
 
 
 # -------------------------------------------------------------------------- different subscriptions
 
 
 def _fill_by_subscription(
-    members: Mapping[str, MemberSpec], holdings: Holdings, free: list[Place]
+    members: Mapping[str, MemberSpec], holdings: Holdings, free: list[TopicIdPartition]
 ) -> None:
     subscribers: dict[bytes, list[str]] = {}
     for member_id in holdings:
@@ -101,8 +109,10 @@ def _fill_by_subscription(
     ordered = sorted(subscribers, key=lambda topic_id: (len(subscribers[topic_id]), topic_id))
     rank = {topic_id: index for index, topic_id in enumerate(ordered)}
     heaps = {topic_id: _by_load(subscribers[topic_id], holdings) for topic_id in subscribers}
-    for place in sorted(free, key=lambda place: (rank[place[0]], place[1])):
-        holdings[_least_loaded(heaps[place[0]], holdings)].append(place)
+    for topic_partition in sorted(
+        free, key=lambda topic_partition: (rank[topic_partition[0]], topic_partition[1])
+    ):
+        holdings[_least_loaded(heaps[topic_partition[0]], holdings)].append(topic_partition)
     has_moved = True
     while has_moved:
         moved = [_even_out(holdings, topic_id, subscribers[topic_id]) for topic_id in ordered]
@@ -133,7 +143,11 @@ def _least_loaded(heap: list[tuple[int, int, str]], holdings: Holdings) -> str:
 def _even_out(holdings: Holdings, topic_id: bytes, subscribers: list[str]) -> bool:
     """Move partitions of a topic until no move improves the balance; return whether any moved."""
     movable = {
-        member_id: [place for place in holdings[member_id] if place[0] == topic_id]
+        member_id: [
+            topic_partition
+            for topic_partition in holdings[member_id]
+            if topic_partition[0] == topic_id
+        ]
         for member_id in subscribers
     }
     has_moved = False
@@ -145,8 +159,8 @@ def _even_out(holdings: Holdings, topic_id: bytes, subscribers: list[str]) -> bo
         least = min(subscribers, key=lambda each: len(holdings[each]))
         if len(holdings[most]) - len(holdings[least]) < 2:
             return has_moved
-        place = movable[most].pop()
-        holdings[most].remove(place)
-        holdings[least].append(place)
-        movable[least].append(place)
+        topic_partition = movable[most].pop()
+        holdings[most].remove(topic_partition)
+        holdings[least].append(topic_partition)
+        movable[least].append(topic_partition)
         has_moved = True

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ottla.wire.records.columnar.jit import as_input
-from ottla.wire.records.columnar.needs import numpy as np
-from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.columnar.requirements import numpy as np
+from ottla.wire.records.columnar.requirements import pyarrow as pa
 
 NO_TIMESTAMP = -1
 _TIME_LIMIT = 1 << 62
@@ -67,8 +67,8 @@ class RecordColumns:
             ValueError: The lengths differ, or a timestamp is out of range.
             TypeError: A column has an unsupported type.
         """
-        given = {"key": key, "value": value, "headers": headers, "timestamp": timestamp}
-        lengths = {name: len(column) for name, column in given.items() if column is not None}
+        columns = {"key": key, "value": value, "headers": headers, "timestamp": timestamp}
+        lengths = {name: len(column) for name, column in columns.items() if column is not None}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"columns of one length are needed, not {lengths or 'none at all'}")
         self.row_count = next(iter(lengths.values()))

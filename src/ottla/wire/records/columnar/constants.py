@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from ottla.wire.records.columnar.needs import numpy as np
-from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.columnar.requirements import numpy as np
+from ottla.wire.records.columnar.requirements import pyarrow as pa
 
 MAX_KEPT = 512 * 1024
 """Maximum size of a cached buffer."""

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 from ottla.wire.records.columnar import decode_kernels as k
 from ottla.wire.records.columnar.constants import int32_column, null_column, zeros
-from ottla.wire.records.columnar.needs import numpy as np
-from ottla.wire.records.columnar.needs import pyarrow as pa
-from ottla.wire.records.columnar.parts import MOST_BYTES, Part, failure_of, iter_parts
+from ottla.wire.records.columnar.parts import MAX_BYTES, FetchPart, failure_of, iter_parts
+from ottla.wire.records.columnar.requirements import numpy as np
+from ottla.wire.records.columnar.requirements import pyarrow as pa
 from ottla.wire.records.columnar.scan import scan_fetch
 from ottla.wire.records.compression import MAX_DECOMPRESSED
 from ottla.wire.records.crc import Buffer
@@ -91,7 +91,7 @@ def decode_fetch(
         ValueError: A column is unknown or requested twice, or none is requested.
     """
     mask = _mask(columns)
-    if not aborted and len(records) <= min(max_part_size, MOST_BYTES):
+    if not aborted and len(records) <= min(max_part_size, MAX_BYTES):
         plain = scan_fetch(records, first_offset, end_offset)
         if plain is not None:
             reader = _Reader(plain, mask)
@@ -131,7 +131,7 @@ def _mask(columns: Sequence[str]) -> int:
 class _Reader:
     """The Arrow buffers for one part, with the maximum size that its records can need."""
 
-    def __init__(self, part: Part, mask: int) -> None:
+    def __init__(self, part: FetchPart, mask: int) -> None:
         self._data, self._table = part.data, part.table
         self._only_type = _only_type(part.table)
         if self._only_type is not None:

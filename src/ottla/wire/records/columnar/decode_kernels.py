@@ -24,10 +24,10 @@ from ottla.wire.records.columnar.jit import (
     INPUT_TABLE,
     INT32_ARRAY,
     INT64_ARRAY,
-    apart,
     copy,
     inlined,
     kernel,
+    not_inlined,
     peek,
     poke,
     types,
@@ -87,7 +87,7 @@ def read_varint(data: Any, position: Any, end: Any) -> Any:
     return read_any_varint(data, position, end)
 
 
-@apart
+@not_inlined
 def read_any_varint(data: Any, position: Any, end: Any) -> Any:
     folded = types.uint64(0)
     shift = types.uint64(0)

@@ -24,8 +24,8 @@ from ottla.wire.records.batch import (
 )
 from ottla.wire.records.columnar import encode_kernels as k
 from ottla.wire.records.columnar.columns import RecordColumns
-from ottla.wire.records.columnar.needs import numpy as np
-from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.columnar.requirements import numpy as np
+from ottla.wire.records.columnar.requirements import pyarrow as pa
 from ottla.wire.records.compression import codec_id, compress
 from ottla.wire.records.crc import crc32c
 from ottla.wire.records.errors import InvalidBatch

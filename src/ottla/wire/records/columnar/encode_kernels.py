@@ -36,12 +36,12 @@ from ottla.wire.records.columnar.jit import (
     INPUT_TABLE,
     INT64_ARRAY,
     OUTPUT_TABLE,
-    apart,
     copy,
     inlined,
     kernel,
     load_int32,
     load_int64,
+    not_inlined,
     peek,
     poke,
     prefetch,
@@ -106,7 +106,7 @@ def item(ends: Any, valid: Any, layout: Any, column: Any, row: Any) -> Any:
 
 
 @inlined
-def announce(data: Any, ends: Any, layout: Any, column: Any, row: Any) -> None:
+def prefetch_row(data: Any, ends: Any, layout: Any, column: Any, row: Any) -> None:
     """Prefetch a row's bytes. Gathering scattered rows would otherwise wait for memory."""
     if layout[column, WIDTH]:
         start = item_start(ends, layout, column, row)
@@ -124,7 +124,7 @@ def varint_size(value: Any) -> Any:
     return long_varint_size(folded)
 
 
-@apart
+@not_inlined
 def long_varint_size(folded: Any) -> Any:
     size = types.int64(1)
     while folded > 0x7F:
@@ -147,7 +147,7 @@ def write_varint(out: Any, position: Any, value: Any) -> Any:
     return write_long_varint(out, position, folded)
 
 
-@apart
+@not_inlined
 def write_long_varint(out: Any, position: Any, folded: Any) -> Any:
     while folded > 0x7F:
         poke(out, position, types.uint8(folded | 0x80))
@@ -167,7 +167,7 @@ def write_item(out: Any, position: Any, data: Any, start: Any, length: Any) -> A
 
 
 @inlined
-def sized(length: Any) -> Any:
+def encoded_size(length: Any) -> Any:
     """Return the encoded size of a nullable field with this length."""
     return varint_size(length) + max(length, types.int64(0))
 
@@ -179,7 +179,7 @@ def header_range(list_ends: Any, list_valid: Any, layout: Any, row: Any) -> Any:
     return start, start + max(count, types.int64(0))
 
 
-@apart
+@not_inlined
 def headers_size(
     row: Any, list_ends: Any, list_valid: Any, name_ends: Any, name_valid: Any,
     value_ends: Any, value_valid: Any, layout: Any,
@@ -191,9 +191,9 @@ def headers_size(
         _, length = item(name_ends, name_valid, layout, NAME, header)
         if length < 0:
             return types.int64(-1)
-        size += sized(length)
+        size += encoded_size(length)
         _, length = item(value_ends, value_valid, layout, HEADER_VALUE, header)
-        size += sized(length)
+        size += encoded_size(length)
     return size
 
 
@@ -227,9 +227,9 @@ def measure_rows(
     for index in range(count):
         row = rows[index] if has_rows else index
         _, length = item(key_ends, key_valid, layout, KEY, row)
-        size = RECORD_OVERHEAD + sized(length)
+        size = RECORD_OVERHEAD + encoded_size(length)
         _, length = item(value_ends, value_valid, layout, VALUE, row)
-        size += sized(length)
+        size += encoded_size(length)
         headers = types.int64(1)
         if layout[HEADERS, WIDTH]:
             headers = headers_size(
@@ -325,13 +325,13 @@ def encode_rows(  # noqa: C901
             if has_rows:
                 row = rows[index]
                 if index + AHEAD < count:
-                    announce(value_data, value_ends, layout, VALUE, rows[index + AHEAD])
+                    prefetch_row(value_data, value_ends, layout, VALUE, rows[index + AHEAD])
             key_start, key_length = item(key_ends, key_valid, layout, KEY, row)
             value_start, value_length = item(value_ends, value_valid, layout, VALUE, row)
             timestamp = timestamps[row] if has_timestamps else default_timestamp
             if index == batch_first:
                 base_timestamp = max_timestamp = timestamp
-            body = sized(key_length) + sized(value_length) + 1
+            body = encoded_size(key_length) + encoded_size(value_length) + 1
             body += varint_size(timestamp - base_timestamp) + varint_size(index - batch_first)
             if with_headers:
                 body += headers_size(

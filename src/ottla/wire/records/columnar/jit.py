@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.wire.records.columnar.needs import numba, numpy
+from ottla.wire.records.columnar.requirements import numba, numpy
 
 types = numba.types
 INT32_ARRAY = types.Array(types.int32, 1, "C")
@@ -50,7 +50,7 @@ def inlined(function: Callable[..., Any]) -> Any:
     return numba.njit(nogil=True, forceinline=True, boundscheck=False)(function)
 
 
-def apart(function: Callable[..., Any]) -> Any:
+def not_inlined(function: Callable[..., Any]) -> Any:
     """Compile a helper function that is rarely called and kept out of the kernels' loops."""
     return numba.njit(nogil=True, inline="never", boundscheck=False)(function)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ottla.wire.records.columnar import partition_kernels as k
 from ottla.wire.records.columnar.columns import as_key_column
-from ottla.wire.records.columnar.needs import numpy as np
+from ottla.wire.records.columnar.requirements import numpy as np
 
 NO_PARTITION = -1
 _MAX_PARTITIONS = 0x7FFFFFFF

@@ -22,17 +22,17 @@ from ottla.wire.records.columnar.decode_kernels import (
     SMALLEST_RECORD,
 )
 from ottla.wire.records.columnar.jit import as_input
-from ottla.wire.records.columnar.needs import numpy as np
-from ottla.wire.records.columnar.needs import pyarrow as pa
+from ottla.wire.records.columnar.requirements import numpy as np
+from ottla.wire.records.columnar.requirements import pyarrow as pa
 from ottla.wire.records.crc import Buffer
 from ottla.wire.records.errors import BatchError, CorruptBatch
 from ottla.wire.records.record import read_records
 
-MOST_BYTES = 0x7FFFFFFF
+MAX_BYTES = 0x7FFFFFFF
 """Maximum size that 32-bit offsets can address."""
 
 
-class Part(NamedTuple):
+class FetchPart(NamedTuple):
     """Batches that are decoded by one call of the kernel."""
 
     data: Any
@@ -58,21 +58,21 @@ def iter_parts(
     batches: Iterator[tuple[BatchHeader, bool]],
     max_size: int,
     max_part_size: int,
-) -> Iterator[Part]:
+) -> Iterator[FetchPart]:
     """Group the batches from `iter_fetched` into parts.
 
     Raises:
         BatchError: A batch is damaged. The batches before it have been yielded.
     """
     failure: BatchError | None = None
-    max_part_size = min(max_part_size, MOST_BYTES)
+    max_part_size = min(max_part_size, MAX_BYTES)
     gathered = _Gathered(records)
     try:
         for header, is_wanted in batches:
             if not is_wanted:
-                gathered.pass_by(header)
+                gathered.skip(header)
                 continue
-            section = _section(records, header, min(max_size, MOST_BYTES))
+            section = _section(records, header, min(max_size, MAX_BYTES))
             if header.record_count * SMALLEST_RECORD > len(section):
                 raise malformed(header.base_offset, 0)
             if gathered.record_bytes and gathered.record_bytes + len(section) > max_part_size:
@@ -87,7 +87,7 @@ def iter_parts(
         raise failure
 
 
-def failure_of(part: Part, index: int, position: int) -> CorruptBatch:
+def failure_of(part: FetchPart, index: int, position: int) -> CorruptBatch:
     """Return the error for a batch of a part that does not parse."""
     return malformed(int(part.table[index, BASE_OFFSET]), position)
 
@@ -117,7 +117,7 @@ class _Gathered:
         self.size = 0
         self.next_offset = 0
 
-    def pass_by(self, header: BatchHeader) -> None:
+    def skip(self, header: BatchHeader) -> None:
         self.size = header.end
         self.next_offset = max(self.next_offset, header.next_offset)
 
@@ -125,9 +125,9 @@ class _Gathered:
         self._headers.append(header)
         self._sections.append(section)
         self.record_bytes += len(section)
-        self.pass_by(header)
+        self.skip(header)
 
-    def part(self) -> Part:
+    def part(self) -> FetchPart:
         data: Any = self._records
         if any(header.compression for header in self._headers):
             data, ends = _joined(self._sections)
@@ -146,7 +146,7 @@ class _Gathered:
         table.setflags(write=False)
         positions = [header.position for header in self._headers]
         reached = self.size, self.next_offset
-        return Part(as_input(data), table, count, self.record_bytes, *reached, positions)
+        return FetchPart(as_input(data), table, count, self.record_bytes, *reached, positions)
 
 
 def _joined(sections: Sequence[Buffer]) -> tuple[Any, list[int]]:

@@ -53,9 +53,9 @@ from ottla.wire.records.columnar.jit import (
     peek,
     types,
 )
-from ottla.wire.records.columnar.needs import numpy as np
-from ottla.wire.records.columnar.needs import pyarrow as pa
-from ottla.wire.records.columnar.parts import Part
+from ottla.wire.records.columnar.parts import FetchPart
+from ottla.wire.records.columnar.requirements import numpy as np
+from ottla.wire.records.columnar.requirements import pyarrow as pa
 from ottla.wire.records.crc import Buffer, crc32c
 from ottla.wire.records.fetched import MAX_OFFSET
 
@@ -66,7 +66,7 @@ IS_PLAIN, BATCHES, WANTED, RECORDS, RECORD_BYTES, SIZE, NEXT_OFFSET = range(7)
 RESULT_FIELDS = 7
 
 
-def scan_fetch(records: Buffer, first_offset: int, end_offset: int) -> Part | None:
+def scan_fetch(records: Buffer, first_offset: int, end_offset: int) -> FetchPart | None:
     """Return all batches of a fetch response as one part, or None if it needs the slow path."""
     data = as_input(records)
     most = len(data) // HEADER_SIZE
@@ -83,7 +83,7 @@ def scan_fetch(records: Buffer, first_offset: int, end_offset: int) -> Part | No
             return None
     found = table[:wanted]
     found.setflags(write=False)
-    return Part(data, found, count, record_bytes, size, next_offset)
+    return FetchPart(data, found, count, record_bytes, size, next_offset)
 
 
 def _table(rows: int, fields: int) -> Any:

@@ -1,0 +1,117 @@
+"""Delayed produce: responses that wait for replication or for a proof of leadership.
+
+- An append with acks=all is acknowledged when every in-sync replica has it.
+- A refusal that depends on producer state (epoch or sequence number) is sent only once this broker
+  has proved that it leads. Without a lease another broker may lead by now and may have accepted
+  more batches from the same producer, and a client treats such a refusal as its own error.
+
+Both waits end at the request's timeout. Records that were appended stay in the log, whatever the
+response says."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.broker.context import Body
+from ottla.broker.partition import Partition
+from ottla.wire.records.errors import BatchError
+
+NO_OFFSET = -1
+PRODUCER_STATE_ERRORS = frozenset({
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+})  # fmt: skip
+"""Errors that only the current leader can report with certainty."""
+
+
+@dataclass(slots=True)
+class DelayedProduce:
+    """The parts of one produce response that are not final yet."""
+
+    appended: list[tuple[Partition, int, Body]] = field(default_factory=list)
+    """(partition, offset after the appended batch, its partition response)."""
+    rejected: list[tuple[asyncio.Future[None], Body]] = field(default_factory=list)
+    """(future that completes when leadership is proved, the partition response)."""
+
+    def __bool__(self) -> bool:
+        return bool(self.appended or self.rejected)
+
+    def response_future(self, response: Body, timeout_ms: int) -> asyncio.Future[Body | None]:
+        """Return a future of the response, completed when every part is final or on timeout."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Body | None] = loop.create_future()
+        waiting = {id(body): body for _, _, body in self.appended}
+        waiting |= {id(body): body for _, body in self.rejected}
+
+        def on_part_done(body: Body, error: KafkaError | None) -> None:
+            if waiting.pop(id(body), None) is None:
+                return
+            if error is not None:
+                _set_error(body, error)
+            if not waiting and not future.done():
+                timer.cancel()
+                future.set_result(response)
+
+        def on_timeout() -> None:
+            for body in waiting.values():
+                _set_error(body, _timeout_error(body))
+            waiting.clear()
+            if not future.done():
+                future.set_result(response)
+
+        timer = loop.call_later(max(timeout_ms, 0) / 1000, on_timeout)
+        for partition, offset, body in self.appended:
+            partition.wait_for_high_watermark(offset).add_done_callback(
+                lambda done, partition=partition, body=body: on_part_done(  # type: ignore[misc]
+                    body, _error_of(done) or _not_enough_replicas(partition)
+                )
+            )
+        for proof, body in self.rejected:
+            proof.add_done_callback(lambda done, body=body: on_part_done(body, _error_of(done)))  # type: ignore[misc]
+        return future
+
+
+def error_response(index: int, error: KafkaError) -> Body:
+    """Return the partition response for a batch that was refused."""
+    body: Body = {"index": index}
+    _set_error(body, error)
+    return body
+
+
+def _set_error(body: Body, error: KafkaError) -> None:
+    body |= {
+        "error_code": error.code,
+        "base_offset": NO_OFFSET,
+        "error_message": error.message,
+    }
+    if isinstance(error, BatchError) and error.record_errors:
+        body["record_errors"] = [
+            {"batch_index": position, "batch_index_error_message": message}
+            for position, message in error.record_errors
+        ]
+
+
+def _error_of(done: asyncio.Future[None]) -> KafkaError | None:
+    error = done.exception()
+    return error if isinstance(error, KafkaError) else None
+
+
+def _not_enough_replicas(partition: Partition) -> KafkaError | None:
+    if partition.in_sync_count >= partition.log.config.min_insync_replicas:
+        return None
+    return KafkaError(
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        f"{partition.key}: the records were appended, but to fewer in-sync replicas than required",
+    )
+
+
+def _timeout_error(body: Body) -> KafkaError:
+    if body.get("error_code"):
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker may be the leader now")
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT, "the in-sync replicas have not replicated the records yet"
+    )
