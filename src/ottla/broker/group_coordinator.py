@@ -57,7 +57,9 @@ class GroupCoordinator:
             broker.leadership_proof,
         )
         settings = RuntimeSettings(
-            config.offsets_topic_compression_codec, config.offsets_load_buffer_size
+            config.offsets_topic_compression_codec,
+            config.offsets_load_buffer_size,
+            config.offsets_commit_timeout_ms,
         )
         self.serves_consumer_protocol = "consumer" in config.group_coordinator_rebalance_protocols
         self.runtime = CoordinatorRuntime(ports, self._new_shard, settings)
