@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import Clock
@@ -33,6 +33,7 @@ from ottla.broker.coordinator_loader import load
 from ottla.broker.flusher import Flusher
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Flushing, LeadershipProofs, Tasks, Threads, TimeSource
 from ottla.broker.timers import Timers
 from ottla.core.coordinator import (
     Decision,
@@ -66,8 +67,12 @@ _STATE_ERRORS = {
 }
 
 
+class CoordinatorPorts(Flushing, LeadershipProofs, Tasks, Threads, TimeSource, Protocol):
+    """The parts of a broker that a coordinator's runtime uses."""
+
+
 class RuntimePorts(NamedTuple):
-    """The parts of a broker that the runtime uses."""
+    """The parts of a broker that the runtime uses, and the timers of the coordinator."""
 
     clock: Clock
     timers: Timers
@@ -78,6 +83,18 @@ class RuntimePorts(NamedTuple):
     """Check that raises KafkaError if a leader without a lease cannot prove its leadership."""
     leadership_proof: Callable[[Partition], asyncio.Future[None] | None] = lambda _: None
     """Function that returns what to await before reporting what only the leader can know."""
+
+    @classmethod
+    def of(cls, broker: CoordinatorPorts, timers: Timers) -> RuntimePorts:
+        return cls(
+            broker.clock,
+            timers,
+            broker.flusher,
+            broker.run_blocking,
+            broker.spawn,
+            broker.check_can_prove_leadership,
+            broker.leadership_proof,
+        )
 
 
 class RuntimeSettings(NamedTuple):
