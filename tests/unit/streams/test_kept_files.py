@@ -54,7 +54,7 @@ def test_an_application_runs_once_at_a_time(tmp_path: Path) -> None:
 def test_a_process_that_dies_frees_its_lock(tmp_path: Path) -> None:
     program = (
         "import os, sys; from ottla.streams.checkpoint import AppLock; "
-        "AppLock(sys.argv[1], 'shop').take(); os._exit(9)"
+        "AppLock(sys.argv[1], 'shop').acquire(); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, timeout=60)
     AppLock(str(tmp_path), "shop").acquire()
