@@ -22,7 +22,7 @@ def app(state_dir: Path, least: int = 5) -> st.App:
 
 
 def check(made: st.App) -> None:
-    check_topology(made, made.sinks[0], LocalFiles())
+    check_topology(made.application(), made.sinks[0], LocalFiles())
 
 
 def test_another_topology_is_refused_over_a_checkpoint_with_what_changed(tmp_path: Path) -> None:
