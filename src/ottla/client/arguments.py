@@ -42,4 +42,4 @@ def flatten(
 
 
 def _argument_error(argument: object, what: str) -> InvalidConfig:
-    return InvalidConfig(f"Expected {what}, one by one or as a list, not {argument!r}.")
+    return InvalidConfig(f"Expected {what}, as separate arguments or as a list, not {argument!r}.")

@@ -45,7 +45,7 @@ def check_ranges(ranges: Sequence[range], partition_count: int) -> None:
             raise InvalidConfig(f"Priority {level} has no partitions.")
         if min(partitions) < 0 or max(partitions) >= partition_count:
             raise InvalidConfig(
-                f"Priority {level} has partitions {partitions.start} to {partitions[-1]}, and the "
+                f"Priority {level} has partitions {partitions.start} to {partitions[-1]}, but the "
                 f"topic has 0 to {partition_count - 1}."
             )
         if not taken.isdisjoint(partitions):

@@ -237,7 +237,7 @@ class Stream:
             function: Function over records; its result is ignored.
         """
         node = self._node
-        made = in_python("peek", function, "called for what it does")
+        made = in_python("peek", function, "called for its side effects")
         return self._derived(Peek(node.key, node.value, node, made))
 
     def repartition(self, partitions: int) -> Stream:

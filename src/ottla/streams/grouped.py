@@ -251,9 +251,9 @@ class Grouped:
                 self._topology,
                 Aggregated(node.key, record_shape(*before, *columns), node, window, named),
             )
-        why = "late records are given out"
+        why = "late records are emitted"
         if self._late is None:
-            why = "sliding windows" if window.is_sliding else "sessions that are open are given out"
+            why = "sliding windows" if window.is_sliding else "open sessions are emitted"
         what = ", ".join(f"{name}={each}" for name, each in named)
         refuse_untyped("aggregate", node.key, record_shape(*columns))
         table = self._python_aggregated(

@@ -29,7 +29,7 @@ def run_program(path: str, arguments: Sequence[str], launch: Launch) -> Sequence
         if isinstance(each, App) and not any(each is one for one in found):
             found.append(each)
     if len(found) != 1:
-        many = f"creates {len(found)} of them and runs none" if found else "creates none"
+        many = f"creates {len(found)} and runs none of them" if found else "creates none"
         raise UserError(f"{path} must create an App and call its run(), but it {many}.")
     with launching(launch):
         found[0].run()

@@ -20,7 +20,7 @@ from ottla.streams.plan.nodes import (
 from ottla.streams.plan.shapes import record_shape
 from ottla.streams.state.folds import of_aggregates
 
-REASON = "changes wait for a time limit"
+REASON = "changes are held until a time limit"
 
 
 def with_time_limit(node: Node, limit_ms: int) -> Node:

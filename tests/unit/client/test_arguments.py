@@ -27,5 +27,7 @@ def test_an_item_that_is_iterable_is_one_item() -> None:
 
 @pytest.mark.parametrize("wrong", [1, None, b"a", [1], ["a", ["b"]]])
 def test_anything_else_is_refused_in_one_sentence(wrong: Any) -> None:
-    with pytest.raises(InvalidConfig, match=r"^Expected names, one by one or as a list, not .*\.$"):
+    with pytest.raises(
+        InvalidConfig, match=r"^Expected names, as separate arguments or as a list, not .*\.$"
+    ):
         flatten((wrong,), str, "names")

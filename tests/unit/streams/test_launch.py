@@ -82,7 +82,7 @@ app.run()
     ("text", "sentence"),
     [
         ("x = 1", "it creates none"),
-        (PROGRAM + "other = st.App('other')", "it creates 2 of them and runs none"),
+        (PROGRAM + "other = st.App('other')", "it creates 2 and runs none of them"),
         ("def", "is not a valid Python program"),
     ],
 )

@@ -65,7 +65,7 @@ def test_counts_of_sparks_become_pythons_and_explain_says_so() -> None:
     table.suppress(time_limit="1 minute").to("out")
     assert app.explain().splitlines()[2:] == [
         " 3  aggregate  count=count() by key -> (count bigint)"
-        "  [Python state: changes wait for a time limit]",
+        "  [Python state: changes are held until a time limit]",
         " 4  suppress  until a time limit of 1 minute",
         " 5  filter  count > 1, others deleted  [columns]",
         " 6  to  topic out: key string, value json  [appends]",

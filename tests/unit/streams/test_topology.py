@@ -287,7 +287,7 @@ def test_explain_tells_python_state_from_sparks(app: st.App, orders: st.Stream) 
     assert explained[3][1:] == [
         " 2  aggregate  count=count() by key, tumbling 1 second, grace 0 seconds -> "
         "(window_start timestamp, window_end timestamp, count bigint)  "
-        "[Python state: late records are given out]",
+        "[Python state: late records are emitted]",
         " 3  suppress  until the window closes",
         " 4  to  topic closed: key windowed string, value json, late records to late  [appends]",
     ]

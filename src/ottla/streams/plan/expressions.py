@@ -61,7 +61,7 @@ class Expression:
 
     def __invert__(self) -> Expression:
         if self.type != "boolean":
-            raise NotTraceable("~ of something that is no condition")
+            raise NotTraceable("~ of an operand that is not a condition")
         return Call("boolean", "not", (self,))
 
     def __add__(self, other: Any) -> Expression:
@@ -90,7 +90,7 @@ class Expression:
 
     def __mod__(self, other: Any) -> Expression:
         if not is_integer(self.type) or type(other) is not int or other <= 0:
-            raise NotTraceable("% of anything but an integer by a positive constant")
+            raise NotTraceable("% other than of an integer by a positive constant")
         return Call(self.type, "pmod", (self, constant(other)))
 
     def __neg__(self) -> Expression:
@@ -107,7 +107,7 @@ class Expression:
         raise NotTraceable(f".{name} of a {self.type or 'column'}")
 
     def __bool__(self) -> bool:
-        raise NotTraceable("`if`, `and`, `or`, `not` or `in`: write &, | and ~ to stay on columns")
+        raise NotTraceable("`if`, `and`, `or`, `not` or `in`: use &, | and ~ to stay on columns")
 
     def __iter__(self) -> Iterator[Any]:
         raise NotTraceable("iteration")
@@ -131,7 +131,7 @@ class Expression:
         raise NotTraceable("an f-string")
 
     def __hash__(self) -> int:
-        raise NotTraceable("a set or dict that is looked into")
+        raise NotTraceable("a lookup in a set or dict")
 
     def __contains__(self, item: object) -> bool:
         raise NotTraceable("`in`")
@@ -270,7 +270,7 @@ def _compared(operator: str, left: Any, right: Any) -> Expression:
 def _logical(operator: str, left: Any, right: Any) -> Expression:
     left, right = constant(left), constant(right)
     if left.type != "boolean" or right.type != "boolean":
-        raise NotTraceable("& or | of something that is no condition")
+        raise NotTraceable("& or | of operands that are not conditions")
     return Call("boolean", operator, (left, right))
 
 

@@ -132,7 +132,7 @@ def _trace(
 def _outcome(result: Any) -> Any:
     if isinstance(result, dict):
         if not all(isinstance(name, str) for name in result):
-            raise NotTraceable("a dict whose keys are no names")
+            raise NotTraceable("a dict whose keys are not all strings")
         return {name: constant(each) for name, each in result.items()}
     if isinstance(result, tuple):
         return tuple(_outcome(each) for each in result)
@@ -180,7 +180,7 @@ def _why_not_traceable(function: Function, depth: int) -> str | None:
     try:
         names |= {name: cell.cell_contents for name, cell in cells}
     except ValueError:
-        return "a variable that is not set yet"
+        return "a variable without a value"
     for name, value in names.items():
         if not _is_pure(value, depth):
             return f"uses {name}"
