@@ -104,7 +104,7 @@ class Broker:
         self.topics_needing_records: set[str] = set()
         """Topics whose batches are decoded and checked before they are appended
         (core/produce.py)."""
-        self.fetch_sessions = FetchSessionCache(
+        self.fetch_sessions: FetchSessionCache[Partition] = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, random.randrange(1, 2**31)
         )
         self._static_config = config

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.broker.context import Body
 from ottla.broker.partition import Partition
 from ottla.wire.records.errors import BatchError
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.produce import PartitionProduceResponseDict, ProduceResponseDict
 
 NO_OFFSET = -1
 PRODUCER_STATE_ERRORS = frozenset({
@@ -32,23 +35,30 @@ PRODUCER_STATE_ERRORS = frozenset({
 class DelayedProduce:
     """The parts of one produce response that are not final yet."""
 
-    appended: list[tuple[Partition, int, Body]] = field(default_factory=list)
+    appended: list[tuple[Partition, int, PartitionProduceResponseDict]] = field(
+        default_factory=list
+    )
     """(partition, offset after the appended batch, its partition response)."""
-    rejected: list[tuple[asyncio.Future[None], Body]] = field(default_factory=list)
+    rejected: list[tuple[asyncio.Future[None], PartitionProduceResponseDict]] = field(
+        default_factory=list
+    )
     """(future that completes when leadership is proved, the partition response)."""
 
     def __bool__(self) -> bool:
         return bool(self.appended or self.rejected)
 
-    def response_future(self, response: Body, timeout_ms: int) -> asyncio.Future[Body | None]:
+    def response_future(
+        self, response: ProduceResponseDict, timeout_ms: int
+    ) -> asyncio.Future[ProduceResponseDict | None]:
         """Return a future of the response, completed when every part is final or on timeout."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Body | None] = loop.create_future()
-        waiting = {id(body): body for _, _, body in self.appended}
-        waiting |= {id(body): body for _, body in self.rejected}
+        future: asyncio.Future[ProduceResponseDict | None] = loop.create_future()
+        bodies = [body for _, _, body in self.appended] + [body for _, body in self.rejected]
+        waiting = dict(enumerate(bodies))
 
-        def on_part_done(body: Body, error: KafkaError | None) -> None:
-            if waiting.pop(id(body), None) is None:
+        def on_part_done(number: int, error: KafkaError | None) -> None:
+            body = waiting.pop(number, None)
+            if body is None:
                 return
             if error is not None:
                 _set_error(body, error)
@@ -64,30 +74,30 @@ class DelayedProduce:
                 future.set_result(response)
 
         timer = loop.call_later(max(timeout_ms, 0) / 1000, on_timeout)
-        for partition, offset, body in self.appended:
+        for number, (partition, offset, _) in enumerate(self.appended):
             partition.wait_for_high_watermark(offset).add_done_callback(
-                lambda done, partition=partition, body=body: on_part_done(  # type: ignore[misc]
-                    body, _error_of(done) or _not_enough_replicas(partition)
+                lambda done, partition=partition, number=number: on_part_done(  # type: ignore[misc]
+                    number, _error_of(done) or _not_enough_replicas(partition)
                 )
             )
-        for proof, body in self.rejected:
-            proof.add_done_callback(lambda done, body=body: on_part_done(body, _error_of(done)))  # type: ignore[misc]
+        for number, (proof, _) in enumerate(self.rejected, len(self.appended)):
+            proof.add_done_callback(
+                lambda done, number=number: on_part_done(number, _error_of(done))  # type: ignore[misc]
+            )
         return future
 
 
-def error_response(index: int, error: KafkaError) -> Body:
+def error_response(index: int, error: KafkaError) -> PartitionProduceResponseDict:
     """Return the partition response for a batch that was refused."""
-    body: Body = {"index": index}
+    body: PartitionProduceResponseDict = {"index": index}
     _set_error(body, error)
     return body
 
 
-def _set_error(body: Body, error: KafkaError) -> None:
-    body |= {
-        "error_code": error.code,
-        "base_offset": NO_OFFSET,
-        "error_message": error.message,
-    }
+def _set_error(body: PartitionProduceResponseDict, error: KafkaError) -> None:
+    body["error_code"] = error.code
+    body["base_offset"] = NO_OFFSET
+    body["error_message"] = error.message
     if isinstance(error, BatchError) and error.record_errors:
         body["record_errors"] = [
             {"batch_index": position, "batch_index_error_message": message}
@@ -109,7 +119,7 @@ def _not_enough_replicas(partition: Partition) -> KafkaError | None:
     )
 
 
-def _timeout_error(body: Body) -> KafkaError:
+def _timeout_error(body: PartitionProduceResponseDict) -> KafkaError:
     if body.get("error_code"):
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker may be the leader now")
     return KafkaError(

@@ -10,17 +10,23 @@ Deviations
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.ports import Metadata
 from ottla.core.controller.alter_configs import ResourceType
 
-API_KEY = 74
+if TYPE_CHECKING:
+    from ottla.wire.messages.list_config_resources import (
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponseDict,
+    )
 
 
-def handle(broker: Metadata, context: RequestContext, request: Any) -> Body:
+def handle(
+    broker: Metadata, context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponseDict:
     kinds: list[int] = [ResourceType.CLIENT_METRICS]
     if context.api_version > 0:
         kinds = list(dict.fromkeys(request.resource_types)) or list(ResourceType)

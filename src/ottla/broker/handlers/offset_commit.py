@@ -11,17 +11,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.ports import GroupRequests, Metadata
 from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
 from ottla.core.group.offsets import commit_error
 
-API_KEY = 8
+if TYPE_CHECKING:
+    from ottla.wire.messages.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitResponseDict,
+        OffsetCommitResponsePartitionDict,
+        OffsetCommitResponseTopicDict,
+    )
+
 _FIRST_WITH_MEMBER_EPOCH = 9
 _FIRST_WITH_TOPIC_IDS = 10
 
@@ -30,12 +39,14 @@ class Ports(GroupRequests, Metadata, Protocol):
     """The parts of a broker that OffsetCommit uses."""
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: OffsetCommitRequest
+) -> Response[OffsetCommitResponseDict]:
     topics, refused = _split_known(broker, request, context.api_version >= _FIRST_WITH_TOPIC_IDS)
     if not topics:
         return {"topics": refused}
 
-    def finish(body: Body) -> Body:
+    def finish(body: OffsetCommitResponseDict) -> OffsetCommitResponseDict:
         return {"topics": _merge(refused, body["topics"])} if refused else body
 
     event = CommitRequested(
@@ -49,17 +60,19 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
         knows_group_not_found=context.api_version >= _FIRST_WITH_MEMBER_EPOCH,
         knows_member_epochs=context.api_version >= _FIRST_WITH_MEMBER_EPOCH,
     )
-    delayed = DelayedResponse(lambda code: finish(commit_error(event, code)), finish)
-    event.token = delayed
+    delayed = DelayedResponse(lambda code: finish(commit_error(event, code)))
+    event.token = ConvertedToken(delayed, finish) if refused else delayed
     broker.group_coordinator.submit(event)
     return delayed.response()
 
 
-def _split_known(broker: Ports, request: Any, by_id: bool) -> tuple[list[CommitTopic], list[Body]]:
+def _split_known(
+    broker: Ports, request: OffsetCommitRequest, by_id: bool
+) -> tuple[list[CommitTopic], list[OffsetCommitResponseTopicDict]]:
     """Return the topics to commit, and the results of those that do not exist."""
     image = broker.image
     topics: list[CommitTopic] = []
-    refused: list[Body] = []
+    refused: list[OffsetCommitResponseTopicDict] = []
     for requested in request.topics:
         if by_id:
             topic = image.topics_by_id.get(requested.topic_id)
@@ -89,21 +102,30 @@ def _split_known(broker: Ports, request: Any, by_id: bool) -> tuple[list[CommitT
     return topics, refused
 
 
-def _unknown_partitions(topic: TopicImage, partitions: list[Any]) -> Body:
+def _unknown_partitions(
+    topic: TopicImage, partitions: Sequence[OffsetCommitRequestPartition]
+) -> OffsetCommitResponseTopicDict:
     count = len(topic.partitions)
     unknown = [each for each in partitions if not 0 <= each.partition_index < count]
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return _failed_topic(topic.name, topic.topic_id, unknown, code)
 
 
-def _failed_topic(name: str, topic_id: bytes, partitions: list[Any], code: ErrorCode) -> Body:
-    results = [{"partition_index": each.partition_index, "error_code": code} for each in partitions]
+def _failed_topic(
+    name: str, topic_id: bytes, partitions: Sequence[OffsetCommitRequestPartition], code: ErrorCode
+) -> OffsetCommitResponseTopicDict:
+    results: list[OffsetCommitResponsePartitionDict] = [
+        {"partition_index": each.partition_index, "error_code": code} for each in partitions
+    ]
     return {"name": name, "topic_id": topic_id, "partitions": results}
 
 
-def _merge(refused: list[Body], committed: list[Body]) -> list[Body]:
+def _merge(
+    refused: Sequence[OffsetCommitResponseTopicDict],
+    committed: Sequence[OffsetCommitResponseTopicDict],
+) -> list[OffsetCommitResponseTopicDict]:
     """Merge the results so that each topic occurs once, as clients expect."""
-    merged: dict[tuple[str, bytes], Body] = {}
+    merged: dict[tuple[str, bytes], OffsetCommitResponseTopicDict] = {}
     for topic in (*refused, *committed):
         key = (topic["name"], topic["topic_id"])
         known = merged.get(key)

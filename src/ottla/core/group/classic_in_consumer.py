@@ -10,9 +10,9 @@ it has revoked all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.core.coordinator import Body
 from ottla.core.group.consumer_group import NO_METADATA, ConsumerGroup, ConsumerMember
 from ottla.core.group.consumer_heartbeat import check_size, replace_static_member
 from ottla.core.group.consumer_rebalance import (
@@ -55,10 +55,17 @@ from ottla.core.group.migration import (
 from ottla.core.group.rebalance import join_error
 from ottla.core.group.topics import TopicsView
 
+if TYPE_CHECKING:
+    from ottla.wire.messages.join_group import JoinGroupResponseDict
+    from ottla.wire.messages.leave_group import LeaveGroupResponseDict
+    from ottla.wire.messages.sync_group import SyncGroupResponseDict
+
 # --------------------------------------------------------------------------------------- joining
 
 
-def join(group: ConsumerGroup, event: JoinRequested, context: DecisionContext) -> Body:
+def join(
+    group: ConsumerGroup, event: JoinRequested, context: DecisionContext
+) -> JoinGroupResponseDict:
     """Handle a JoinGroup and return the response body.
 
     Raises:
@@ -164,7 +171,9 @@ def _with_ids(owned: Mapping[str, frozenset[int]], topics: TopicsView) -> Assign
 # ----------------------------------------------------------------------------- syncs and heartbeats
 
 
-def sync(group: ConsumerGroup, event: SyncRequested, context: DecisionContext) -> Body:
+def sync(
+    group: ConsumerGroup, event: SyncRequested, context: DecisionContext
+) -> SyncGroupResponseDict:
     """Handle a SyncGroup and return the response body.
 
     Raises:
@@ -248,7 +257,9 @@ def _classic_member(
 # --------------------------------------------------------------------------------------- leaving
 
 
-def leave(group: ConsumerGroup, event: LeaveRequested) -> tuple[list[ConsumerMember], Body]:
+def leave(
+    group: ConsumerGroup, event: LeaveRequested
+) -> tuple[list[ConsumerMember], LeaveGroupResponseDict]:
     """Return the members that leave, and the response body.
 
     Administrators also use LeaveGroup to remove members that use the consumer protocol.

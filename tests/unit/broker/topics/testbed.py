@@ -22,6 +22,7 @@ from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import ClusterImage, ImageDelta
 from ottla.wire import codec, schema
+from ottla.wire.api import Api
 
 LISTENER = "PLAINTEXT"
 
@@ -84,7 +85,7 @@ class FakeBroker:
 
     async def call(self, handler: Any, version: int, **request: Any) -> Any:
         """Call a handler and return its response as decoded by kio."""
-        key = handler.API_KEY
+        key = api_of(handler)
         decoded = _through_the_wire(key, version, request)
         context = RequestContext(key, version, 7, "test", LISTENER, "localhost")
         response = handler.handle(self, context, decoded)
@@ -134,4 +135,9 @@ def with_broker(
 
 
 def versions(handler: Any) -> list[int]:
-    return list(schema.versions(handler.API_KEY))
+    return list(schema.versions(api_of(handler)))
+
+
+def api_of(handler: Any) -> Api:
+    """Return the API that a handler module is named after."""
+    return Api[handler.__name__.rpartition(".")[2].upper()]
