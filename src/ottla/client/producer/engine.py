@@ -199,6 +199,6 @@ class ProducerEngine:
             with self.accumulator.lock:
                 self.accumulator.flushing -= 1
 
-    async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+    async def partition_metadata(self, topic: str) -> list[PartitionMetadata]:
         await self.find_topic(NeedTopic(topic, None))
         return list(self._cluster.metadata.topics[topic].partitions)

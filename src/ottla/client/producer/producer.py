@@ -14,13 +14,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from ottla.client.blocking import BlockingClient, LoopThread, blocking, documented_by
 from ottla.client.config import Bootstrap, Profile
+from ottla.client.deprecation import warn_deprecated
 from ottla.client.errors import TransactionAborted
+from ottla.client.metadata import PartitionMetadata
 from ottla.client.producer.accumulator import PartitionQueue, Reservation
-from ottla.client.producer.async_producer import AsyncProducer
+from ottla.client.producer.async_producer import PARTITIONS_INSTEAD, AsyncProducer
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.future import RecordFuture
@@ -29,6 +31,7 @@ from ottla.client.producer.record_appender import NeedMemory, NeedTopic
 from ottla.client.producer.record_fields import HeadersInput
 from ottla.client.producer.table_future import TableFuture
 from ottla.client.producer.transaction import GroupMember, Offsets
+from ottla.client.properties import ProducerProperties
 from ottla.client.serializers import Serializer
 
 
@@ -69,7 +72,7 @@ class Producer(BlockingClient[AsyncProducer]):
         key_serializer: Serializer | str | None = None,
         value_serializer: Serializer | str | None = None,
         partitioner: Partitioner | PartitionFunction | str | None = None,
-        **properties: Any,
+        **properties: Unpack[ProducerProperties],
     ) -> None:
         client = AsyncProducer(
             bootstrap,
@@ -261,7 +264,12 @@ class Producer(BlockingClient[AsyncProducer]):
         self._thread.run(self._async.send_offsets, offsets, group_metadata)
 
     flush = blocking(AsyncProducer.flush)
-    partitions_for = blocking(AsyncProducer.partitions_for)
+    partition_metadata = blocking(AsyncProducer.partition_metadata)
+
+    @documented_by(AsyncProducer.partitions_for)
+    def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+        warn_deprecated("partitions_for() of a producer", PARTITIONS_INSTEAD)
+        return self.partition_metadata(topic)
 
     @documented_by(AsyncProducer.close)
     def close(self, timeout_s: float | None = None) -> None:
