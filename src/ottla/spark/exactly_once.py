@@ -35,10 +35,10 @@ from ottla.client.admin.partitions import IsolationLevel, OffsetSpec, list_offse
 from ottla.client.admin.topics import NewTopic, create_topics
 from ottla.client.admin.transactions import describe_transactions
 from ottla.client.cluster import Cluster
+from ottla.client.consumer.fetch_request import FetchLimits, fetch_partition
 from ottla.client.errors import OffsetOutOfRange, UnknownTopic
 from ottla.client.producer.config import ProducerConfig
 from ottla.spark.decisions import Decision, DecisionLog, StagedTransaction
-from ottla.spark.fetch import fetch_partition
 from ottla.spark.open_transactions import open_transactions
 from ottla.spark.options import SinkOptions
 from ottla.spark.record_writer import OutgoingBatch, RecordWriter
@@ -52,6 +52,13 @@ logger = logging.getLogger(__name__)
 DECISION_TIMEOUT_MS = 60_000
 """Timeout of the driver's own transaction, which covers a single write."""
 FETCH_BYTES = 8 * 1024 * 1024
+FETCH_LIMITS = FetchLimits(
+    max_wait_ms=100,
+    min_bytes=1,
+    max_bytes=FETCH_BYTES,
+    partition_max_bytes=FETCH_BYTES,
+    isolation=int(IsolationLevel.READ_UNCOMMITTED),
+)
 TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
     "segment.ms": "600000",
@@ -177,10 +184,7 @@ async def _last_decision(cluster: Cluster, options: SinkOptions) -> Decision | N
 
 async def _fetch_records(cluster: Cluster, tp: TopicPartition, offset: int) -> Buffer:
     def fetch() -> Awaitable[Any]:
-        isolation = int(IsolationLevel.READ_UNCOMMITTED)
-        return fetch_partition(
-            cluster, tp, offset, max_bytes=FETCH_BYTES, max_wait_ms=100, isolation=isolation
-        )
+        return fetch_partition(cluster, tp, offset, FETCH_LIMITS)
 
     partition = await cluster.retrying(fetch, what=f"reading {tp}")
     return partition.records or b""

@@ -416,7 +416,7 @@ class TransactionalIdentity(Identity):
     async def _call_coordinator(
         self,
         api: Api,
-        body: dict[str, Any],
+        body: Mapping[str, Any],
         *,
         coordinator: tuple[CoordinatorType, str] | None = None,
         code_of: Callable[[Any], int] = lambda response: int(response.error_code),
