@@ -25,7 +25,6 @@ import asyncio
 import logging
 import os
 import re
-import time
 from collections.abc import Awaitable, Iterable
 from typing import Any, NamedTuple
 
@@ -38,13 +37,13 @@ from ottla.client.cluster import Cluster
 from ottla.client.consumer.fetch_request import FetchLimits, fetch_partition
 from ottla.client.errors import OffsetOutOfRange, UnknownTopic
 from ottla.client.producer.config import ProducerConfig
+from ottla.client.producer.transaction_coordinator import ProducerIdentity
 from ottla.spark.decisions import Decision, DecisionLog, StagedTransaction
 from ottla.spark.open_transactions import open_transactions
 from ottla.spark.options import SinkOptions
-from ottla.spark.record_writer import OutgoingBatch, RecordWriter
+from ottla.spark.record_writer import write_record
 from ottla.spark.shared_client import SharedClient, shared_client
-from ottla.spark.transactions import EndResult, ProducerIdentity, end_transaction, init_producer
-from ottla.wire.records.builder import build_batch
+from ottla.spark.transactions import EndResult, end_transaction, init_producer
 from ottla.wire.records.crc import Buffer
 
 logger = logging.getLogger(__name__)
@@ -289,26 +288,10 @@ async def commit_all(cluster: Cluster, decision: Decision, staged: list[StagedTr
 async def _write_decision(
     client: SharedClient, options: SinkOptions, driver: ProducerIdentity, decision: Decision
 ) -> bool:
-    """Write the decision; return False if this driver is fenced.
-
-    The batch is built in pure Python, because loading the kernels would take longer."""
+    """Write the decision; return False if this driver is fenced."""
     tp = await _commit_partition(client.cluster, options)
-    batch = build_batch(
-        [
-            (
-                _transactional_id(options).encode(),
-                decision.to_bytes(),
-                (),
-                time.time_ns() // 1_000_000,
-            )
-        ],
-        producer_id=driver.producer_id,
-        producer_epoch=driver.producer_epoch,
-        base_sequence=0,
-        transactional=True,
-    )
-    writer = RecordWriter(client, options.config(), driver)
-    await writer.deliver([OutgoingBatch(tp, memoryview(batch), 0)])
+    key = _transactional_id(options).encode()
+    await write_record(client.cluster, options.config(), driver, tp, key, decision.to_bytes())
     return await end_transaction(client.cluster, driver, commit=True) is EndResult.COMPLETED
 
 

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ottla.base.errors import UserError
+from ottla.client.cluster import Cluster
 from ottla.client.config import Bootstrap, Profile
 from ottla.client.deprecation import warn_deprecated
 from ottla.client.errors import (
@@ -87,8 +88,12 @@ class AsyncProducer:
         partitioner: Partitioner | PartitionFunction | str | None = None,
         **properties: Unpack[ProducerProperties],
     ) -> None:
+        config = ProducerConfig.of(bootstrap, profile, properties)
+        cluster = Cluster(config)
+        cluster.allow_auto_create()
         self.engine = ProducerEngine(
-            ProducerConfig.of(bootstrap, profile, properties),
+            config,
+            cluster,
             key_serializer=serializer(key_serializer),
             value_serializer=serializer(value_serializer),
             partitioner=_partitioner(partitioner),

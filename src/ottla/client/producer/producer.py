@@ -10,7 +10,6 @@ producer's thread and must not wait for the producer."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -152,20 +151,9 @@ class Producer(BlockingClient[AsyncProducer]):
         return self._appender.append_reserved(record, reservation)
 
     def _reserve(self, size_bytes: int, queue: PartitionQueue) -> Reservation:
-        granted = threading.Event()
-        reservation = self._appender.reserve(size_bytes, granted.set)
-        if reservation.granted:
-            return reservation
-        if self._thread.is_current:  # in a callback: waiting would block the loop that frees memory
-            raise self._appender.cancel_reservation(queue, reservation)
-        try:
-            is_granted = granted.wait(self.config.max_block_ms / 1000)
-        except BaseException:
-            self._engine.accumulator.cancel(reservation)
-            raise
-        if not is_granted and not reservation.granted:
-            raise self._appender.cancel_reservation(queue, reservation)
-        return reservation
+        # In a callback, waiting would block the loop that frees memory.
+        max_block_s = 0.0 if self._thread.is_current else self.config.max_block_ms / 1000
+        return self._engine.reserve(size_bytes, queue, max_block_s)
 
     def send_table(
         self,
