@@ -34,8 +34,6 @@ class Page(NamedTuple):
 HIDDEN: dict[str, tuple[str, ...]] = {
     "Aggregate": ("needs_number", "type_of", "accepts"),
     "App": ("sinks",),
-    "AsyncConsumer": ("attention", "take_now"),
-    "AsyncProducer": ("abort_if_possible", "find_topic", "table_encoder"),
     "Definition": ("knows", "problems", "settings"),
     "ListStore": ("written_ms", "unexpired"),
     "MapStore": ("written_ms", "unexpired"),

@@ -18,8 +18,12 @@ from ottla.base.types import TopicPartition
 from ottla.client.admin.partitions import IsolationLevel, OffsetSpec, list_offsets
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.consumer.fetch_request import (
+    FetchLimits,
+    aborted_transactions,
+    fetch_partition,
+)
 from ottla.client.errors import ClientError, OffsetOutOfRange, UnknownTopic, error_for
-from ottla.spark.fetch import fetch_partition
 from ottla.spark.plan import OffsetRange
 from ottla.spark.shared_client import SharedClient
 from ottla.wire.records.batch import iter_headers
@@ -129,15 +133,15 @@ class RangeReader:
 
     async def _fetch_once(self, cluster: Cluster, offset: int) -> FetchedRecords:
         tp, config = self._tp, self._config
-        partition = await fetch_partition(
-            cluster,
-            tp,
-            offset,
-            max_bytes=config.max_partition_fetch_bytes,
+        limits = FetchLimits(
             max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=1,
+            max_bytes=config.max_partition_fetch_bytes,
+            partition_max_bytes=config.max_partition_fetch_bytes,
             isolation=config.isolation,
             rack=config.client_rack,
         )
+        partition = await fetch_partition(cluster, tp, offset, limits)
         next_offset = _next_offset(partition.records or b"", offset)
         if next_offset == offset:
             raise error_for(
@@ -146,10 +150,7 @@ class RangeReader:
                 topic=tp.topic,
                 partition=tp.partition,
             )
-        aborted = None
-        if config.isolation:
-            transactions = partition.aborted_transactions or ()
-            aborted = [(each.producer_id, each.first_offset) for each in transactions]
+        aborted = aborted_transactions(partition, config.isolation)
         return FetchedRecords(partition.records, aborted, next_offset)
 
 

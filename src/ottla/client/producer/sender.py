@@ -94,9 +94,12 @@ class Sender:
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        self._cluster.on_metadata.append(lambda _: self.wake())
+        self._cluster.on_metadata.append(self._metadata_changed)
         if self._identity is not None:
             self._identity.on_change = self.wake
+        self.wake()
+
+    def _metadata_changed(self, _: ClusterMetadata) -> None:
         self.wake()
 
     def wake(self) -> None:
@@ -499,6 +502,8 @@ class Sender:
 
     async def close(self) -> None:
         self._closed = True
+        if self._metadata_changed in self._cluster.on_metadata:
+            self._cluster.on_metadata.remove(self._metadata_changed)
         if self._timer is not None:
             self._timer.cancel()
         for task in list(self._connecting.values()):
