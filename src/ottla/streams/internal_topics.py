@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.streams.application import Application
-from ottla.streams.plan.nodes import Sink, Source, ancestors
+from ottla.streams.operators.topics import source_topic_of
 
 
 def internal_topics(app: Application) -> dict[str, str]:
     """Return the internal topics, each with the topic from which its keys come."""
-    return {sink.topic: _first_topic(sink) for sink in app.sinks if sink.is_internal}
+    return {sink.topic: source_topic_of(sink) for sink in app.sinks if sink.is_internal}
 
 
 def create_internal_topics(app: Application) -> None:
@@ -34,10 +34,6 @@ def create_internal_topics(app: Application) -> None:
             for error in made.errors.values():
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise error
-
-
-def _first_topic(sink: Sink) -> str:
-    return next(each.topic for each in ancestors(sink) if isinstance(each, Source))
 
 
 def _settings(app: Application) -> dict[str, str]:

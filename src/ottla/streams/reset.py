@@ -33,7 +33,8 @@ from ottla.streams.checkpoint import (
     is_remote,
     local_directory,
 )
-from ottla.streams.plan.nodes import BadRecords, Sink, Source, ancestors
+from ottla.streams.operators.topics import BadRecords, Sink, Source
+from ottla.streams.plan.node import ancestors
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin

@@ -32,9 +32,9 @@ from ottla.streams.checkpoint import (
 )
 from ottla.streams.failures import QueryFailed
 from ottla.streams.internal_topics import create_internal_topics
-from ottla.streams.plan.explain import describe
-from ottla.streams.plan.nodes import Node, Printed, Sink, Source, ancestors
-from ottla.streams.progress import fully_read_sources, is_one_to_one, observed_name, status_line
+from ottla.streams.operators.topics import Printed, Sink, Source
+from ottla.streams.plan.node import Node, ancestors
+from ottla.streams.progress import fully_read_sources, observed_name, status_line
 from ottla.streams.query_settings import query_settings, temporary_settings, without_user_settings
 from ottla.streams.rest import Resources
 from ottla.streams.rest_server import RestServer
@@ -285,10 +285,10 @@ class ClusterTopics:
         """Count the rows that an operator emits, for `status()`."""
         # Only once: to Spark, a stream that is read twice is two streams, and names must be unique.
         number = self._numbers.pop(id(node), None)
-        if not self._counts or number is None or is_one_to_one(node) or not rows.isStreaming:
+        if not self._counts or number is None or node.is_one_to_one or not rows.isStreaming:
             return rows
         from pyspark.sql import functions as f
 
         return rows.observe(
-            observed_name(number, describe(node)[0]), f.count(f.lit(1)).alias("rows")
+            observed_name(number, node.describe()[0]), f.count(f.lit(1)).alias("rows")
         )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ottla.streams.application import Application
 from ottla.streams.checkpoint import AppLock
 from ottla.streams.failures import QueryFailed, cause_of, is_transient, pause_s
-from ottla.streams.plan.nodes import Sink
+from ottla.streams.operators.topics import Sink
 from ottla.streams.progress import QueryStatus, queries_html, query_status, with_inferred_rows
 from ottla.streams.store import Stores
 

@@ -32,10 +32,10 @@ from ottla.base.errors import UserError
 from ottla.streams.application import Application
 from ottla.streams.checkpoint import STORE, local_directory
 from ottla.streams.errors import listed
-from ottla.streams.plan.nodes import Printed, Sink, ancestors
+from ottla.streams.operators.aggregations import windows_of
+from ottla.streams.operators.topics import Printed, Sink
 from ottla.streams.serde_values import decode_value, encode_value, index_key
 from ottla.streams.store_file import NO_WINDOW, StoreChange, StoreFile, StoreRow
-from ottla.streams.windows import Window
 
 if TYPE_CHECKING:
     from ottla.base.types import TopicPartition
@@ -89,12 +89,10 @@ class WindowedKeyFormat:
         return plain, (first, first + self.size_ms)
 
 
-def windows_of(sink: Sink) -> WindowedKeyFormat | None:
-    if not sink.has_window_in_key:
-        return None
-    found = (getattr(each, "window", None) for each in ancestors(sink))
-    window = next((each for each in found if isinstance(each, Window)), None)
-    if window is None:
+def windowed_key_format(sink: Sink) -> WindowedKeyFormat | None:
+    """Return the format of the windows in a sink's keys, or None if they have none."""
+    window = next(iter(windows_of(sink)), None)
+    if window is None or not sink.has_window_in_key:
         return None
     kept_ms = max(DAY_MS, window.size_ms + window.grace_ms)
     return WindowedKeyFormat(window.size_ms, kept_ms, window.is_session)
@@ -127,7 +125,7 @@ class Store:
         self.name = sink.topic
         self.key_serde = sink.key_serde
         self._sink = sink
-        self._windows = windows_of(sink)
+        self._windows = windowed_key_format(sink)
         self._file = StoreFile(path)
         self._make_consumer = consumer
         self._topic_id = topic_id

@@ -29,16 +29,11 @@ from ottla.base.errors import UserError
 from ottla.streams.durations import Duration, duration_ms
 from ottla.streams.errors import TopologyError, listed
 from ottla.streams.failures import cause_of
+from ottla.streams.operators.aggregations import PythonAggregated, windows_of
+from ottla.streams.operators.processing import Processed
+from ottla.streams.operators.topics import BadRecords, Sink, Source
 from ottla.streams.paused_planning import with_planning_paused
-from ottla.streams.plan.nodes import (
-    BadRecords,
-    Node,
-    Processed,
-    PythonAggregated,
-    Sink,
-    Source,
-    ancestors,
-)
+from ottla.streams.plan.node import Node, ancestors
 from ottla.streams.progress import CLOCK
 from ottla.streams.query_settings import NO_DATA_BATCHES, temporary_settings
 from ottla.streams.run import COLUMNS, ORIGIN, TABLE_COLUMNS
@@ -352,7 +347,7 @@ def _record(
         ).parent
         serdes = default_serde(input_node.key), default_serde(input_node.value)
     elif sink.has_window_in_key and data is not None:
-        length = 16 if _has_session_key(sink) else 8
+        length = 16 if any(each.is_session for each in windows_of(sink)) else 8
         data, window = data[:-length], data[-length:]
     numbers = tuple(
         int.from_bytes(window[start : start + 8], "big", signed=True)
@@ -365,12 +360,6 @@ def _record(
         numbers,
         tuple((each["key"], bytes(each["value"])) for each in headers or ()),
     )
-
-
-def _has_session_key(sink: Sink) -> bool:
-    from ottla.streams.compile.frames import has_sessions
-
-    return has_sessions(sink)
 
 
 def _decoded(serde: Serde, data: bytes | None) -> Any:

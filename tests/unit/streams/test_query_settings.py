@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import ottla.streams as st
-from ottla.streams.plan.nodes import Sink
+from ottla.streams.operators.topics import Sink
 from ottla.streams.query_settings import (
     NO_DATA_BATCHES,
     TRACK_STATE_ROWS,
