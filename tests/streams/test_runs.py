@@ -191,7 +191,8 @@ def test_a_reset_passes_over_what_was_written_between_two_queries(shop: Shop) ->
 
     def app() -> st.App:
         made = shop.app("line")
-        words = made.stream("line-in", value=st.String).through("line-between")
+        made.stream("line-in", value=st.String).to("line-between")
+        words = made.stream("line-between", value=st.String)
         words.group_by(lambda word: word).count().to("line-out")
         return made
 

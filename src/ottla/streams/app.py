@@ -303,7 +303,7 @@ class App:
         """Delete checkpoints, state, stores, committed offsets and internal topics.
 
         The next run starts as a new application. Topics that the application writes are kept; old
-        records of those that it reads again (`through`) are skipped.
+        records of those that it also reads are skipped.
         """
         from ottla.streams.reset import reset
 

@@ -10,6 +10,7 @@ The classes are in one module because they return each other.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ from ottla.streams.operators.stateless import RecordFunction
 from ottla.streams.operators.table_aggregations import TableGrouping
 from ottla.streams.operators.topics import Source
 from ottla.streams.plan.node import Node
-from ottla.streams.serdes import DeadLetter, Serde, default_serde
+from ottla.streams.serdes import DeadLetter, SinkSerde, default_serde
 from ottla.streams.stateless_operators import StatelessOperators
 from ottla.streams.topology import Topology
 from ottla.streams.windows import Window
@@ -42,13 +43,19 @@ class Stream(StatelessOperators):
     def __repr__(self) -> str:
         return f"Stream(key={self._node.key}, value={self._node.value})"
 
-    @property
-    def df(self) -> Any:
-        """Streaming DataFrame of the stream, for your own queries in the active Spark session.
+    def to_df(self) -> Any:
+        """Return the stream as a streaming DataFrame, for your own queries.
 
-        It has the columns key, value and timestamp.
+        It has the columns key, value and timestamp. The active Spark session reads it; without
+        one, this method starts Spark.
         """
         return self._topology.frame_of(self._node)
+
+    @property
+    def df(self) -> Any:
+        """Streaming DataFrame of the stream. Deprecated: use `to_df()`."""
+        warnings.warn("df is deprecated; use to_df()", DeprecationWarning, stacklevel=2)
+        return self.to_df()
 
     # ---------------------------------------------------------------------------- with state
 
@@ -166,7 +173,9 @@ class Stream(StatelessOperators):
 
     # --------------------------------------------------------------------------------- ends
 
-    def to(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> None:
+    def to(
+        self, topic: str, *, key: SinkSerde | None = None, value: SinkSerde | None = None
+    ) -> None:
         """Write the stream to a topic.
 
         Text and bytes are written as they are, everything else as JSON. A windowed key includes
@@ -198,10 +207,21 @@ class Stream(StatelessOperators):
     def through(self, topic: str) -> Stream:
         """Write the stream to a topic and continue from it in a separate query.
 
+        Deprecated, as in Kafka Streams: use `to(topic)`, and continue from `app.stream(topic)`.
+
         Args:
             topic: Topic to write and read.
         """
+        _warn_of_through("stream")
         return Stream(self._topology, _through(self._topology, self._node, topic, is_table=False))
+
+
+def _warn_of_through(kind: str) -> None:
+    warnings.warn(
+        f"through(topic) is deprecated; use to(topic) and continue from app.{kind}(topic)",
+        DeprecationWarning,
+        stacklevel=3,
+    )
 
 
 def _through(topology: Topology, node: Node, topic: str, *, is_table: bool) -> Source:
@@ -328,7 +348,9 @@ class Table:
         refuse_after_late_topic("to_stream", self._node)
         return Stream(self._topology, self._node)
 
-    def to(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> None:
+    def to(
+        self, topic: str, *, key: SinkSerde | None = None, value: SinkSerde | None = None
+    ) -> None:
         """Write the changes of the table to a topic.
 
         Text and bytes are written as they are, everything else as JSON. A windowed key includes
@@ -347,12 +369,15 @@ class Table:
     def through(self, topic: str) -> Table:
         """Write the table to a topic and continue from it in a separate query.
 
+        Deprecated, as in Kafka Streams: use `to(topic)`, and continue from `app.table(topic)`.
+
         The window of a windowed key is not written: make it part of the key first, with
         `to_stream().map`.
 
         Args:
             topic: Topic to write and read.
         """
+        _warn_of_through("table")
         return Table(self._topology, _through(self._topology, self._node, topic, is_table=True))
 
 

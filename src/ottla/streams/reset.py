@@ -1,7 +1,7 @@
 """Reset of an application, for `app.reset()` and `kafka-streams-application-reset`.
 
-    groups     Offsets of input topics are deleted or set. Topics that the application writes and
-               reads again (`through`) are skipped to the end: their records are old results.
+    groups     Offsets of input topics are deleted or set. Topics that the application both
+               writes and reads are skipped to the end: their records are old results.
     topics     Internal topics are deleted: the application's own, and those with names as in Kafka
                Streams (APP-…-changelog, APP-…-repartition).
     files      Checkpoints with their state, and stores, are deleted.

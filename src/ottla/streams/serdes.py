@@ -3,6 +3,7 @@
 | serde | bytes | in a function |
 |---|---|---|
 | Json("id string, amount double") | a JSON object | a record: `o.amount` |
+| Json("double") | a JSON value | a float, a str, a list, … |
 | String | UTF-8 | a str |
 | Bytes | unchanged | bytes |
 | Long | 8 bytes, big-endian, as Kafka's LongSerializer writes | an int |
@@ -17,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ottla.streams.errors import topology_error
-from ottla.streams.plan.shapes import DataShape, parse_record_shape, plain_shape
+from ottla.streams.plan.shapes import DataShape, parse_shape, plain_shape
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,16 @@ class Json(Serde):
     """Serde for JSON objects with these columns. Other fields are ignored, missing ones are null.
 
     Args:
-        schema: The columns, as `"id string, amount double"`. Only `to` can do without.
+        schema: The columns, as `"id string, amount double"`, or the type of a plain JSON value, as
+            `"double"`. Only `to` can do without.
     """
 
     def __init__(self, schema: str | None = None) -> None:
-        super().__init__(
-            "json", DataShape((), True) if schema is None else parse_record_shape(schema)
-        )
+        super().__init__("json", DataShape((), True) if schema is None else parse_shape(schema))
 
+
+SinkSerde = Serde | type[Json]
+"""Serde that `to` accepts: it knows the columns that it writes, so `st.Json` is enough."""
 
 String = PlainSerde("string", plain_shape("string"))
 """Serde for UTF-8 text, a `str` in functions."""

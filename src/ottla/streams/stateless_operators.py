@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Self
 
 from ottla.streams.errors import topology_error
@@ -158,7 +159,7 @@ class StatelessOperators:
     def repartition(self, partitions: int) -> Self:
         """Distribute the records by key over a number of tasks, to use as many cores.
 
-        The order within a key is kept. To write the records to a topic, use `through`.
+        The order within a key is kept. To write the records to a topic, use `to`.
 
         Args:
             partitions: Number of tasks.
@@ -166,7 +167,7 @@ class StatelessOperators:
         node = self._node
         return self._derived(stateless.Repartitioned(node.key, node.value, node, partitions))
 
-    def transform(
+    def transform_df(
         self, function: RecordFunction, schema: str | None = None, *, key_schema: str | None = None
     ) -> Self:
         """Apply a function of DataFrames to the stream.
@@ -179,3 +180,15 @@ class StatelessOperators:
         """
         made = stateless.transformed(self._node, function, schema, key_schema)
         return self._derived(made)
+
+    def transform(
+        self, function: RecordFunction, schema: str | None = None, *, key_schema: str | None = None
+    ) -> Self:
+        """Apply a function of DataFrames to the stream. Deprecated: use `transform_df`."""
+        warnings.warn(
+            "transform() is deprecated, because it differs from Kafka Streams' transform; use "
+            "transform_df()",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.transform_df(function, schema, key_schema=key_schema)

@@ -76,7 +76,7 @@ def test_an_error_that_a_node_finds_names_the_line_of_the_call() -> None:
 def test_functions_over_dataframes_have_no_records_for_the_dead_letter_topic() -> None:
     app = st.App("frames", failures=st.DeadLetter("failed"))
     orders = app.stream("orders", value=ORDER)
-    orders.transform(lambda rows: rows).to("copies")
+    orders.transform_df(lambda rows: rows).to("copies")
     assert [each.topic for each in app.sinks] == ["copies"]
     orders.map_values(lambda order: f"{order.id}", schema="string").to("ids")
     assert [each.topic for each in app.sinks] == ["copies", "ids", "failed"]

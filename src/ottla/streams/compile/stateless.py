@@ -179,7 +179,7 @@ def _transformed(node: Transformed, inputs: Inputs) -> DataFrame:
     missing = [name for name in ("key", "value", "timestamp") if name not in names]
     if missing:
         raise UserError(
-            f"transform: the function {node.function.name} must return a DataFrame with the "
+            f"transform_df: the function {node.function.name} must return a DataFrame with the "
             f"columns key, value, timestamp; {', '.join(missing)} is missing"
         )
     key, value = (

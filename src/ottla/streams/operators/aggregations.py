@@ -17,11 +17,11 @@ from typing import Any, Literal
 from ottla.streams.aggregates import Aggregate, AggregateFunction
 from ottla.streams.durations import format_duration
 from ottla.streams.errors import listed, topology_error
-from ottla.streams.operators.checks import parse_schema, refuse_second_state, refuse_untyped
+from ottla.streams.operators.checks import refuse_second_state, refuse_untyped
 from ottla.streams.operators.stateless import MapValues, TableFilter
 from ottla.streams.plan.expressions import Call, ColumnReference
 from ottla.streams.plan.node import Function, Node, UnaryNode, ancestors, has_state
-from ottla.streams.plan.shapes import VALUE, Column, DataShape, record_shape
+from ottla.streams.plan.shapes import VALUE, Column, DataShape, parse_shape, record_shape
 from ottla.streams.plan.tracing import InPython, Traced, in_python, trace_pair
 from ottla.streams.serdes import DeadLetter
 from ottla.streams.state.folds import Fold, of_aggregates, of_aggregator, of_reducer
@@ -244,7 +244,7 @@ class Grouping:
             *(InPython(each, 1, STATEFUL_FUNCTIONS) for each in more),
         )
         fold = of_aggregator(initial, add, made.arity, merge, finish)
-        shape = parse_schema(schema)
+        shape = parse_shape(schema)
         return self._in_python(
             "aggregate", _names(functions), fold, shape, functions, STATEFUL_FUNCTIONS
         )

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from ottla.streams.errors import TopologyError, listed, topology_error
+from ottla.streams.errors import listed, topology_error
 from ottla.streams.plan.node import Function, Node, ancestors
 from ottla.streams.plan.shapes import (
     Column,
     DataShape,
-    parse_record_shape,
-    parse_type,
+    parse_shape,
     plain_shape,
     record_shape,
     untyped_columns,
 )
 from ottla.streams.plan.tracing import InPython
-
-
-def parse_schema(schema: str) -> DataShape:
-    """Parse a schema such as `"double"` or `"item string, total double"`."""
-    try:
-        return plain_shape(parse_type(schema))
-    except TopologyError:
-        return parse_record_shape(schema)
 
 
 def shape_of(operator: str, function: Function, schema: str | None) -> DataShape:
@@ -33,7 +24,7 @@ def shape_of(operator: str, function: Function, schema: str | None) -> DataShape
                 f"the function runs in Python ({function.reason}), so specify what it returns: "
                 'schema="double" or schema="item string, total double"',
             )
-        return parse_schema(schema)
+        return parse_shape(schema)
     outcome = function.outcome
     if isinstance(outcome, tuple):
         raise topology_error(operator, "the function must return one value or a dict")
@@ -51,7 +42,7 @@ def pair_shapes(
                 f"the function runs in Python ({function.reason}), so specify what it returns: "
                 'key_schema="string", schema="item string, total double"',
             )
-        return parse_schema(key_schema), parse_schema(schema)
+        return parse_shape(key_schema), parse_shape(schema)
     outcome = function.outcome
     if not isinstance(outcome, tuple) or len(outcome) != 2:
         raise topology_error(operator, "the function must return (key, value)")
@@ -83,8 +74,9 @@ def refuse_second_state(operator: str, *nodes: Node) -> None:
         if each.state_word is not None:
             raise topology_error(
                 operator,
-                f"its input is already {each.state_word}; put through(topic) between the two "
-                "operators, so that they run as separate queries",
+                f"its input is already {each.state_word}; write it with to(topic) and continue "
+                "from app.stream(topic) or app.table(topic), so that the two operators run as "
+                "separate queries",
             )
 
 
@@ -94,8 +86,8 @@ def refuse_two_states(operator: str, node: Node) -> None:
     if len(found) > 1:
         raise topology_error(
             operator,
-            f"several inputs have state ({', '.join(found)}), but a query can have only one; put "
-            "through(topic) after one of them",
+            f"several inputs have state ({', '.join(found)}), but a query can have only one; "
+            "write one of them with to(topic) and continue from app.stream(topic)",
         )
 
 
@@ -107,6 +99,6 @@ def refuse_after_late_topic(operator: str, node: Node) -> None:
     if any(each.late_topic is not None for each in ancestors(node)):
         raise topology_error(
             operator,
-            "late records go to a topic of their own; write the table with to(topic) first, or "
-            "continue after through(topic)",
+            "late records go to a topic of their own; write the table with to(topic) first, and "
+            "continue from app.table(topic)",
         )

@@ -170,7 +170,7 @@ def _table_topic(table: Node) -> Source:
     if not isinstance(table, Source):
         raise topology_error(
             "join",
-            "the table must be a topic; write it with through(topic) and join the result",
+            "the table must be a topic; write it with to(topic) and join app.table(topic)",
         )
     return table
 

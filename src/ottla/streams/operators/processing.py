@@ -9,12 +9,12 @@ from typing import Any
 from ottla.streams.durations import Duration, duration_ms, format_duration
 from ottla.streams.errors import topology_error
 from ottla.streams.operators.checks import (
-    parse_schema,
     refuse_second_state,
     refuse_untyped,
     shape_of,
 )
 from ottla.streams.plan.node import Function, Node, UnaryNode
+from ottla.streams.plan.shapes import parse_shape
 from ottla.streams.plan.tracing import (
     InPython,
     Traced,
@@ -74,11 +74,11 @@ def processed(
     kind = type(made)
     if kind.process is Processor.process:
         raise topology_error("process", f"{kind.__name__} does not define process(self, record)")
-    key = node.key if key_schema is None else parse_schema(key_schema)
+    key = node.key if key_schema is None else parse_shape(key_schema)
     refuse_untyped("process", node.key, node.value, key)
     return Processed(
         key,
-        parse_schema(schema),
+        parse_shape(schema),
         node,
         processor,
         kind.__name__,

@@ -9,12 +9,11 @@ from typing import Any
 from ottla.streams.errors import topology_error
 from ottla.streams.operators.checks import (
     pair_shapes,
-    parse_schema,
     refuse_two_states,
     shape_of,
 )
 from ottla.streams.plan.node import Function, Node, UnaryNode, engine_of, has_state
-from ottla.streams.plan.shapes import plain_shape
+from ottla.streams.plan.shapes import parse_shape, plain_shape
 from ottla.streams.plan.tracing import InPython, Traced, format_function, in_python, trace
 
 RecordFunction = Callable[..., Any]
@@ -290,7 +289,7 @@ class Transformed(UnaryNode):
 def transformed(
     node: Node, function: RecordFunction, schema: str | None, key_schema: str | None
 ) -> Transformed:
-    made = in_python("transform", function, "a function over DataFrames", arities=(1,))
-    key = node.key if key_schema is None else parse_schema(key_schema)
-    value = node.value if schema is None else parse_schema(schema)
+    made = in_python("transform_df", function, "a function over DataFrames", arities=(1,))
+    key = node.key if key_schema is None else parse_shape(key_schema)
+    value = node.value if schema is None else parse_shape(schema)
     return Transformed(key, value, node, made)

@@ -14,14 +14,13 @@ from ottla.streams.aggregates import Aggregate
 from ottla.streams.errors import topology_error
 from ottla.streams.operators.aggregations import STATEFUL_FUNCTIONS, aggregate_type
 from ottla.streams.operators.checks import (
-    parse_schema,
     refuse_second_state,
     refuse_untyped,
     shape_of,
 )
 from ottla.streams.operators.topics import Source, make_sink, source_topic_of
 from ottla.streams.plan.node import Function, Node, UnaryNode, engine_of
-from ottla.streams.plan.shapes import Column, DataShape, record_shape, type_of
+from ottla.streams.plan.shapes import Column, DataShape, parse_shape, record_shape, type_of
 from ottla.streams.plan.tracing import InPython, format_function, in_python, trace
 from ottla.streams.serdes import Serde, default_serde
 from ottla.streams.state.folds import Add, Fold, of_aggregates, of_aggregator
@@ -119,7 +118,7 @@ class TableGrouping:
         more = (initial, *(() if finish is None else (finish,)))
         functions = (*made, *(InPython(each, 0, STATEFUL_FUNCTIONS) for each in more))
         what = ", ".join(f"{each.name}()" for each in functions)
-        shape = parse_schema(schema)
+        shape = parse_shape(schema)
         return self._aggregated(topology, what, adding, subtracting.add, shape, functions)
 
     def _aggregated(

@@ -11,7 +11,15 @@ from ottla.streams.operators.checks import refuse_after_late_topic
 from ottla.streams.plan.node import Function, Node, UnaryNode, ancestors, engine_of
 from ottla.streams.plan.shapes import DataShape, type_family
 from ottla.streams.plan.tracing import Traced, format_function, trace
-from ottla.streams.serdes import Bytes, DeadLetter, Serde, default_serde, sink_serde, source_serde
+from ottla.streams.serdes import (
+    Bytes,
+    DeadLetter,
+    Serde,
+    SinkSerde,
+    default_serde,
+    sink_serde,
+    source_serde,
+)
 
 StartOffset = Literal["earliest", "latest"]
 STARTS: tuple[StartOffset, ...] = ("earliest", "latest")
@@ -178,8 +186,8 @@ class Printed(Sink):
 def make_sink(
     node: Node,
     topic: str,
-    key: Serde | None = None,
-    value: Serde | None = None,
+    key: SinkSerde | None = None,
+    value: SinkSerde | None = None,
     *,
     is_internal: bool = False,
 ) -> Sink:
@@ -188,20 +196,20 @@ def make_sink(
         raise topology_error("to", f"{topic!r} is not a topic name")
     if node.late_topic is None:
         refuse_after_late_topic("to", node)
-    key, value = sink_serde("key", key, node.key), sink_serde("value", value, node.value)
-    for what, serde, shape in (("key", key, node.key), ("value", value, node.value)):
+    key_serde = sink_serde("key", key, node.key)
+    value_serde = sink_serde("value", value, node.value)
+    for what, serde, shape in (("key", key_serde, node.key), ("value", value_serde, node.value)):
         if serde is not None and not _can_encode(serde, shape):
             raise topology_error("to", f"{what} {shape} cannot be written as {serde} {serde.shape}")
-    with_window = node.is_windowed and key is None
     return Sink(
         node.key,
         node.value,
         node,
         topic,
-        key or default_serde(node.key),
-        value or default_serde(node.value),
-        with_window,
-        is_internal,
+        key_serde or default_serde(node.key),
+        value_serde or default_serde(node.value),
+        has_window_in_key=node.is_windowed and key_serde is None,
+        is_internal=is_internal,
     )
 
 
@@ -219,7 +227,8 @@ def make_print_sink(node: Node, label: str) -> Printed:
 
 def _can_encode(serde: Serde, shape: DataShape) -> bool:
     if serde.name == "json":
-        return set(serde.shape.names) <= set(shape.names)
+        is_same_kind = serde.shape.is_record == shape.is_record
+        return is_same_kind and set(serde.shape.names) <= set(shape.names)
     if shape.is_record:
         return False
     of_type = shape.columns[0].type
