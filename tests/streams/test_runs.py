@@ -23,7 +23,7 @@ import ottla.streams as st
 from ottla import Admin
 from ottla.base.errors import UserError
 from ottla.cli.kafka_streams_application_reset import kafka_streams_application_reset
-from ottla.streams.failures import QueryFailed
+from ottla.streams.query_failures import QueryFailed
 from ottla.streams.run import start
 from ottla.streams.running import Running
 from ottla.streams.store import Stores

@@ -41,7 +41,7 @@ from ottla.streams.aggregates import (
 from ottla.streams.app import App, from_df
 from ottla.streams.dsl import GlobalTable, Grouped, Stream, Table
 from ottla.streams.errors import TopologyError
-from ottla.streams.functions import coalesce, is_null
+from ottla.streams.plan.expressions import coalesce, is_null
 from ottla.streams.serdes import Bytes, DeadLetter, Json, Long, Serde, String
 from ottla.streams.state.processors import Processor, Record, Timer
 from ottla.streams.state.stores import ListStore, MapStore, ValueStore

@@ -34,7 +34,7 @@ from ottla.streams.checkpoint import STORE, local_directory
 from ottla.streams.errors import listed
 from ottla.streams.operators.aggregations import windows_of
 from ottla.streams.operators.topics import Printed, Sink
-from ottla.streams.serde_values import decode_value, encode_value, index_key
+from ottla.streams.serdes import split_windowed_key
 from ottla.streams.store_file import NO_WINDOW, StoreChange, StoreFile, StoreRow
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ CATCH_UP_TIMEOUT_S = 30.0
 POLL_RECORDS = 10_000
 EXPIRE_INTERVAL_MS = 60 * 60 * 1000
 """Stream time between two removals of expired windows."""
-_NUMBER_BYTES = 8
 _TOPIC_ID = "topic id"
 
 
@@ -81,12 +80,10 @@ class WindowedKeyFormat:
     are_sessions: bool
 
     def split(self, key: bytes) -> tuple[bytes, tuple[int, int]]:
-        length = 2 * _NUMBER_BYTES if self.are_sessions else _NUMBER_BYTES
-        plain, window = key[:-length], key[-length:]
-        first = int.from_bytes(window[:_NUMBER_BYTES], "big", signed=True)
-        if self.are_sessions:
-            return plain, (int.from_bytes(window[_NUMBER_BYTES:], "big", signed=True), first)
-        return plain, (first, first + self.size_ms)
+        """Separate a key from the start and the end of its window."""
+        plain, numbers = split_windowed_key(key, is_session=self.are_sessions)
+        start = numbers[-1]
+        return plain, (start, numbers[0] if self.are_sessions else start + self.size_ms)
 
 
 def windowed_key_format(sink: Sink) -> WindowedKeyFormat | None:
@@ -225,7 +222,7 @@ class Store:
 
     def _key(self, key: Any) -> bytes:
         try:
-            data = encode_value(self.key_serde, key)
+            data = self.key_serde.encode(key)
         except (TypeError, ValueError, OverflowError):
             data = None
         if data is None:
@@ -233,7 +230,7 @@ class Store:
                 f"store {self.name!r}: {key!r} is not a valid key; keys are {self.key_serde} "
                 f"{self._sink.key}"
             )
-        return index_key(self.key_serde, data)
+        return self.key_serde.canonical(data)
 
     def _require_windows(self, what: str) -> None:
         if self._windows is None:
@@ -241,8 +238,8 @@ class Store:
 
     def _entry(self, row: StoreRow) -> Entry:
         return Entry(
-            decode_value(self.key_serde, row.key),
-            decode_value(self._sink.value_serde, row.value),
+            self.key_serde.decode(row.key),
+            self._sink.value_serde.decode(row.value),
             row.timestamp_ms,
             row.window if self._windows is not None else None,
         )
@@ -314,7 +311,7 @@ class Store:
         if self._windows is not None:
             key, window = self._windows.split(key)
         self._stream_time_ms = max(self._stream_time_ms, record.timestamp)
-        return StoreChange(index_key(self.key_serde, key), window, record.value, record.timestamp)
+        return StoreChange(self.key_serde.canonical(key), window, record.value, record.timestamp)
 
     def _expire_windows(self) -> None:
         now_ms = self._stream_time_ms
