@@ -17,8 +17,8 @@ Modules, each of which imports only those above it:
 
     plan         what all operators share: shapes, traced functions, text and picture of a plan
     state        stateful programs in Python, without Spark
-    operators    the operators: nodes with their checks and texts, a family in each module
-    topology     the sinks of an application while it is built
+    operators    the operators: nodes with their checks and texts, a family in each module;
+                 `topology` has the sinks of an application while it is built
     dsl          the methods of streams and tables, which add operators
     application  description of an application, for what runs it
     compile      a rule for each operator that turns it into Spark's DataFrames

@@ -105,15 +105,15 @@ class App:
     def application(self) -> Application:
         """Return an immutable description of the application as it is now."""
         return Application(
-            self.name,
-            self.bootstrap,
-            dict(self.client),
-            self.master,
-            dict(self.spark_settings),
-            self.state_dir,
-            self.max_records_per_batch,
-            self.operator_metrics,
-            self.sinks,
+            name=self.name,
+            bootstrap=self.bootstrap,
+            client=dict(self.client),
+            master=self.master,
+            spark_settings=dict(self.spark_settings),
+            state_dir=self.state_dir,
+            max_records_per_batch=self.max_records_per_batch,
+            operator_metrics=self.operator_metrics,
+            sinks=self.sinks,
         )
 
     def _frame_of(self, node: Node) -> DataFrame:

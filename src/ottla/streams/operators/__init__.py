@@ -8,9 +8,10 @@
     joins               joins of streams and tables
     checks              checks that several families make
 
-An operator is a frozen `Node` with its fields. In its family's module are also the function that
-checks the arguments of the DSL's method and returns the node, and the node's own text for
-`explain()` (`describe`), engine and kind of state. Nothing in this package imports Spark.
+An operator is a frozen `Node` with its fields, its text for `explain()` (`describe`), its engine
+and its kind of state. What must hold for every node is checked in `__post_init__`. The function
+beside the node checks the arguments of the DSL's method, in the order that gives the most helpful
+error, and returns the node. Nothing in this package imports Spark.
 
 An operator is compiled by the function in `RULES` of the module of the same name in
 `ottla.streams.compile`. Compilation is apart because a topology is built and explained without
