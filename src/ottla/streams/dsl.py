@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.streams import aggregates as named
 from ottla.streams.aggregates import Aggregate
@@ -29,10 +29,13 @@ from ottla.streams.operators.stateless import RecordFunction
 from ottla.streams.operators.table_aggregations import TableGrouping
 from ottla.streams.operators.topics import Source
 from ottla.streams.plan.node import Node
-from ottla.streams.serdes import DeadLetter, SinkSerde, default_serde
+from ottla.streams.serdes import DeadLetter, Json, Serde, default_serde
 from ottla.streams.stateless_operators import StatelessOperators
 from ottla.streams.topology import Topology
 from ottla.streams.windows import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -43,16 +46,17 @@ class Stream(StatelessOperators):
     def __repr__(self) -> str:
         return f"Stream(key={self._node.key}, value={self._node.value})"
 
-    def to_df(self) -> Any:
+    def to_df(self) -> DataFrame:
         """Return the stream as a streaming DataFrame, for your own queries.
 
         It has the columns key, value and timestamp. The active Spark session reads it; without
         one, this method starts Spark.
         """
-        return self._topology.frame_of(self._node)
+        rows: DataFrame = self._topology.frame_of(self._node)
+        return rows
 
     @property
-    def df(self) -> Any:
+    def df(self) -> DataFrame:
         """Streaming DataFrame of the stream. Deprecated: use `to_df()`."""
         warnings.warn("df is deprecated; use to_df()", DeprecationWarning, stacklevel=2)
         return self.to_df()
@@ -174,7 +178,11 @@ class Stream(StatelessOperators):
     # --------------------------------------------------------------------------------- ends
 
     def to(
-        self, topic: str, *, key: SinkSerde | None = None, value: SinkSerde | None = None
+        self,
+        topic: str,
+        *,
+        key: Serde | type[Json] | None = None,
+        value: Serde | type[Json] | None = None,
     ) -> None:
         """Write the stream to a topic.
 
@@ -349,7 +357,11 @@ class Table:
         return Stream(self._topology, self._node)
 
     def to(
-        self, topic: str, *, key: SinkSerde | None = None, value: SinkSerde | None = None
+        self,
+        topic: str,
+        *,
+        key: Serde | type[Json] | None = None,
+        value: Serde | type[Json] | None = None,
     ) -> None:
         """Write the changes of the table to a topic.
 
