@@ -87,7 +87,7 @@ use operators and the functions of this page become Spark columns; all others ru
                 ("Grouped", "Aggregate", "count", "sum", "min", "max", "mean", "collect_list",
                  "collect_set")),
         Chapter("Grouped tables", "The result of `Table.group_by`.", ("GroupedTable",),
-                "ottla.streams.grouped_table"),
+                "ottla.streams.dsl"),
         Chapter("Windows", "Windows are in event time. `grace` is how late a record may be: a "
                 "window accepts records until stream time has passed its end by that much. Stream "
                 "time is the greatest timestamp seen, and advances between micro-batches.",

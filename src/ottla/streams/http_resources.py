@@ -13,7 +13,7 @@ Only GET is supported.
 | /stores/NAME/KEY/windows | all windows of a key; `since`, `until` in ms |
 
 Keys are text: the digits of a number (`st.Long`), the JSON of a JSON key. Keys and values that are
-bytes but not UTF-8 are returned in base64. Errors are {"error": …}. See `rest_server` for the
+bytes but not UTF-8 are returned in base64. Errors are {"error": …}. See `http_server` for the
 sockets.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.streams.failures import MAX_PAUSE_S, cause_of, is_transient, pause_s
+from ottla.streams.query_failures import MAX_PAUSE_S, cause_of, is_transient, pause_s
 
 LOST_BROKER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted
 Traceback (most recent call last):

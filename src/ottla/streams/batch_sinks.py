@@ -1,4 +1,4 @@
-"""Sink that writes the changes of tables to topics, exactly once.
+"""Sinks for `foreachBatch`: changes of tables into topics, exactly once, and printed records.
 
 Spark offers Python sinks no update mode, only `foreachBatch`. There, the rows of a batch are
 written by the same writer that streams use (`ottla.spark.sink`): each task stages its rows in an
@@ -9,6 +9,7 @@ the batch's number. By this number it recognizes a batch that Spark repeats afte
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ from ottla.spark.sink import BATCH_ID, QUERY_ID, stream_writer
 
 
 class UpdateSink:
-    """Handler for `foreachBatch`. `options` are those of `format("ottla")`."""
+    """Sink that writes the changes of a table. `options` are those of `format("ottla")`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
@@ -50,3 +51,22 @@ class _StageTask:
 
         message = pickle.dumps(self._writer.write(batches))
         yield pa.record_batch([pa.array([message], pa.binary())], ["message"])
+
+
+class PrintSink:
+    """Sink that prints records in the format of Kafka Streams' `print`: `[label]: key, value`.
+
+    A batch that is repeated after a crash is printed again.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        for row in rows.select("key", "value").toLocalIterator():
+            sys.stdout.write(f"[{self._label}]: {_text(row.key)}, {_text(row.value)}\n")
+        sys.stdout.flush()
+
+
+def _text(data: bytes | bytearray | None) -> str:
+    return "null" if data is None else bytes(data).decode(errors="replace")

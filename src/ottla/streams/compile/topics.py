@@ -1,8 +1,6 @@
-"""Sources as DataFrames: decoded keys and values of a topic, and records that cannot be parsed."""
+"""Rules for sources: decoded keys and values of a topic, and records that cannot be parsed."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -10,26 +8,8 @@ from pyspark.sql import functions as f
 from ottla.streams.compile.codecs import decode
 from ottla.streams.compile.columns import ROWS
 from ottla.streams.compile.python_functions import function_column
-from ottla.streams.plan.nodes import Node, Source
-
-
-class Topics(Protocol):
-    """Provider of the rows of sources: topics of a cluster, or the records of a test.
-
-    The rows have the columns of `format("ottla")`: key, value, timestamp, and offset for tables.
-    """
-
-    def stream(self, source: Source, *, with_origin: bool = False) -> DataFrame:
-        """Return new rows, on request with their topic, partition and offset."""
-
-    def table(self, source: Source) -> DataFrame:
-        """Return all rows of the topic, read again in every micro-batch."""
-
-    def clock(self, every_ms: int) -> DataFrame:
-        """Return wall-clock ticks: rows of `ms`, one per interval."""
-
-    def observed(self, node: Node, rows: DataFrame) -> DataFrame:
-        """Return the rows, counted as the operator's output if metrics are enabled."""
+from ottla.streams.compile.rules import Inputs, Rules, Topics
+from ottla.streams.operators.topics import BadRecords, FrameSource, Source
 
 
 def decoded(source: Source, rows: DataFrame) -> DataFrame:
@@ -63,8 +43,18 @@ def latest(source: Source, topics: Topics) -> DataFrame:
     return table.where(f.col("right").isNotNull())
 
 
-def bad_records(source: Source, rows: DataFrame) -> DataFrame:
+def _source(node: Source, inputs: Inputs) -> DataFrame:
+    return decoded(node, inputs.topics.stream(node))
+
+
+def _frame_source(node: FrameSource, inputs: Inputs) -> DataFrame:
+    return node.rows  # type: ignore[no-any-return]
+
+
+def _bad_records(node: BadRecords, inputs: Inputs) -> DataFrame:
     """Return the records that `decoded` drops, with headers for the reason and the origin."""
+    source = node.source
+    rows = inputs.topics.stream(source, with_origin=True)
     _, bad_key = decode(source.key_serde, f.col("key"), stops=False)
     _, bad_value = decode(source.value_serde, f.col("value"), stops=False)
     reasons = [
@@ -91,3 +81,6 @@ def headers_of(named: dict[str, Column]) -> Column:
             for name, text in named.items()
         )
     )
+
+
+RULES: Rules = {Source: _source, FrameSource: _frame_source, BadRecords: _bad_records}

@@ -1,4 +1,4 @@
-"""Sockets of `rest`: Python's own HTTP server, with one thread per connection up to a limit."""
+"""HTTP server for `http_resources`, with one thread per connection up to a limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from ottla.base.errors import UserError
-from ottla.streams.rest import Resources
+from ottla.streams.http_resources import Resources
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class _Server(ThreadingHTTPServer):
             self._slots.release()
 
 
-class RestServer:
+class HttpServer:
     def __init__(self, address: str, resources: Resources) -> None:
         """Listen on an address and serve it in a thread.
 

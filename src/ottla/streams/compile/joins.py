@@ -1,4 +1,4 @@
-"""Translation of joins to DataFrames."""
+"""Rules for joins."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from pyspark.sql import functions as f
 
 from ottla.streams.compile.columns import ROWS
 from ottla.streams.compile.python_functions import field_names, function_column
+from ottla.streams.compile.rules import Inputs, Rules
 from ottla.streams.compile.stateful import run_program
-from ottla.streams.plan.nodes import (
+from ottla.streams.compile.topics import latest
+from ottla.streams.operators.joins import (
     ForeignJoin,
+    Join,
     Lookup,
     StreamJoin,
     Subscribing,
@@ -25,7 +28,7 @@ from ottla.streams.state.tables import TablesJoined
 _SPARK_JOINS = {"inner": "inner", "left": "left", "outer": "full_outer"}
 
 
-def stream_join(node: StreamJoin, left: DataFrame, right: DataFrame) -> DataFrame:
+def _stream_join(node: StreamJoin, inputs: Inputs) -> DataFrame:
     """Join two streams.
 
     Records without a value join nothing, as in Kafka Streams. A record is late when stream time has
@@ -35,7 +38,8 @@ def stream_join(node: StreamJoin, left: DataFrame, right: DataFrame) -> DataFram
     delay_ms = node.within_ms + node.grace_ms
     within = f.lit(timedelta(milliseconds=node.within_ms))
     sides = []
-    for name, rows in (("left", left), ("right", right)):
+    for name, side in (("left", node.left), ("right", node.right)):
+        rows = inputs.frame(side)
         watermarked = rows.where(f.col("value").isNotNull()).withWatermark(
             "timestamp", f"{delay_ms} milliseconds"
         )
@@ -59,9 +63,10 @@ def stream_join(node: StreamJoin, left: DataFrame, right: DataFrame) -> DataFram
     )
 
 
-def table_join(node: TableJoin | Lookup, rows: DataFrame, table: DataFrame) -> DataFrame:
-    """Join a stream with a table, whose rows have the columns `_key` and `right`."""
-    rows = rows.where(f.col("value").isNotNull())
+def _table_join(node: TableJoin | Lookup, inputs: Inputs) -> DataFrame:
+    """Join a stream with the current rows of a table."""
+    rows = inputs.frame(node.left).where(f.col("value").isNotNull())
+    table = latest(node.right, inputs.topics)
     if isinstance(node, Lookup):
         by = function_column(node.on, ROWS, type_of(node.on_shape), field_names(node.on_shape))
         rows, table = rows.withColumn("_on", by), f.broadcast(table)
@@ -74,28 +79,29 @@ def table_join(node: TableJoin | Lookup, rows: DataFrame, table: DataFrame) -> D
     return joined.select("key", value.alias("value"), *kept)
 
 
-def tables_join(node: TablesJoin, left: DataFrame, right: DataFrame) -> DataFrame:
+def _tables_join(node: TablesJoin, inputs: Inputs) -> DataFrame:
     key = type_of(node.key)
     sides = [
-        rows.where(f.col("key").isNotNull()).withColumn("key", f.col("key").cast(key))
-        for rows in (left, right)
+        inputs.frame(side).where(f.col("key").isNotNull()).withColumn("key", f.col("key").cast(key))
+        for side in (node.left, node.right)
     ]
     done = run_program(TablesJoined(node.how), sides, _pairs_schema(node))
     return _with_join_function(node, done)
 
 
-def subscribing(node: Subscribing, rows: DataFrame) -> DataFrame:
+def _subscribing(node: Subscribing, inputs: Inputs) -> DataFrame:
     foreign = type_of(node.foreign_key)
     names = field_names(node.foreign_key)
     now = function_column(node.function, ROWS, foreign, names, skips=("value",))
     pair = f.struct(now.cast(foreign).alias("now"), f.col("value").alias("value"))
-    rows = rows.where(f.col("key").isNotNull())
+    rows = inputs.frame(node.parent).where(f.col("key").isNotNull())
     rows = rows.withColumn("value", f.when(f.col("value").isNotNull(), pair))
     schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
     return run_program(Subscriptions(), [rows], schema)
 
 
-def foreign_join(node: ForeignJoin, subscriptions: DataFrame, right: DataFrame) -> DataFrame:
+def _foreign_join(node: ForeignJoin, inputs: Inputs) -> DataFrame:
+    subscriptions, right = inputs.frame(node.left), inputs.frame(node.right)
     foreign = type_of(node.right.key)
     before, now, left = (f.col("value").getField(name) for name in ("before", "now", "value"))
     is_left_join = f.lit(node.how == "left")
@@ -137,11 +143,19 @@ def _with_join_function(node: TablesJoin | ForeignJoin, rows: DataFrame) -> Data
     return rows.withColumn("value", _joined(node, *sides))
 
 
-def _joined(
-    node: StreamJoin | TableJoin | Lookup | TablesJoin | ForeignJoin, left: Column, right: Column
-) -> Column:
+def _joined(node: Join, left: Column, right: Column) -> Column:
     """Return the result of the join function, or null if both sides are null."""
     rows = {"left": left, "right": right}
     return function_column(
         node.function, rows, type_of(node.value), field_names(node.value), skips=("left", "right")
     )
+
+
+RULES: Rules = {
+    StreamJoin: _stream_join,
+    TableJoin: _table_join,
+    Lookup: _table_join,
+    TablesJoin: _tables_join,
+    Subscribing: _subscribing,
+    ForeignJoin: _foreign_join,
+}
