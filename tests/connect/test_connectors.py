@@ -51,7 +51,7 @@ def test_a_row_that_cannot_be_read_is_told(worker: Standalone, tmp_path: Path) -
     )
     said = worker.wait_for_state("poison", State.FAILED)
     assert "failed at TASK_POLL in FileSource" in said
-    assert "a.csv: a row has 1 cells, and there are 2 fields" in said
+    assert "a.csv: a row has 1 cells, but there are 2 fields" in said
 
 
 def test_what_a_server_refuses_is_a_dead_letter(worker: Standalone) -> None:
@@ -72,7 +72,7 @@ def test_what_a_server_refuses_is_a_dead_letter(worker: Standalone) -> None:
     assert headers["__connect.errors.stage"] == b"TASK_PUT"
     assert headers["__connect.errors.offset"] == b"1"
     assert headers["__connect.errors.class.name"] == b"HttpSink"
-    assert b"answers 422" in headers["__connect.errors.exception.message"]
+    assert b"responded with 422" in headers["__connect.errors.exception.message"]
     wait_for(lambda: [b for _, _, b in server.requests if b"bad" not in b] == [b"[1]", b"[3]"])
     server.close()
 

@@ -48,7 +48,7 @@ def test_a_registry_that_hangs_fails_tasks_in_time_and_holds_nobody_else(
     worker.put("other", NUMBERS, topic="goes-on", count=1)
     for name in ("to", "from"):
         trace = worker.wait_for_state(name, State.FAILED)
-        assert trace == (f"no schema registry answers; {registry.url}: it did not answer in 300 ms")
+        assert trace == (f"no schema registry responded; {registry.url}: no response within 300 ms")
     wait_for(lambda: worker.herder.topics("other") == ["goes-on"], "the other connector")
     began = time.monotonic()
     for name in ("to", "from"):
@@ -63,7 +63,7 @@ def test_a_registry_that_comes_to_its_senses_is_believed(
     registry.answer = http(200, b"<html>busy</html>")
     send(worker.bootstrap, "senses", FRAMED + b'"x"')
     worker.put("to", NOTED, topics="senses", list="senses", **converter(registry))
-    assert "its answer is no JSON" in worker.wait_for_state("to", State.FAILED)
+    assert "the response is not valid JSON" in worker.wait_for_state("to", State.FAILED)
     registry.answer = http(200, {"schema": '{"type": "string"}', "schemaType": "JSON"})
     wait_for(lambda: Noted.values("senses") == ["x"], "the record")
 

@@ -73,7 +73,7 @@ def test_values_that_do_not_fit_are_reported(spark: Any, tmp_path: Path) -> None
     kit = SinkKit("SparkSink", given, tolerates=True)
     kit.put({"a": 1}, {"a": "text"}, "plain", Record("t", {"id": "x", "city": None}, ORDER))
     assert [str(error)[:40] for _, error in kit.reported] == [
-        "values of the field a have no type in co",
+        "the values of field a have no common typ",
         "the value.id must be int32, not str",
     ]
     kit.stop()
@@ -225,9 +225,9 @@ def test_what_cannot_be_is_told(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(RetriableError, match="set schema, or wait for the first"):
         SourceKit("SparkSource", source)
     function = {"checkpoint.location": str(tmp_path / "c"), "function": f"{PLACE}:batch"}
-    with pytest.raises(UserError, match="must be a streaming DataFrame"):
+    with pytest.raises(UserError, match="The DataFrame must be streaming"):
         SourceKit("SparkFunctionSource", function)
-    with pytest.raises(UserError, match=r"there is no function no\.such:thing"):
+    with pytest.raises(UserError, match=r"function no\.such:thing does not exist"):
         SourceKit("SparkFunctionSource", function | {"function": "no.such:thing"})
     with pytest.raises(UserError, match="set path or table"):
         SinkKit("SparkSink", {"format": "parquet"})

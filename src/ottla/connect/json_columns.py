@@ -40,7 +40,7 @@ def _object(schema: Schema, value: Mapping[str, Any], columns: Columns, tell: Fo
     import pyarrow.compute as pc
 
     if schema.type is not Type.STRUCT or value.keys() != {each.name for each in schema.fields}:
-        raise NotInColumns("values have other fields than their schema")
+        raise NotInColumns("the fields of the values differ from the schema")
     parts: list[Any] = []
     before = "{"
     for field in schema.fields:
@@ -60,7 +60,7 @@ def _leaf(schema: Schema, value: Any, columns: Columns, tell: Format) -> Any:
     if not isinstance(value, Column):
         return pa.repeat(pa.scalar(tell(schema, value)), columns.rows)
     if value.has_nulls() and (not schema.optional or schema.default is not None):
-        raise NotInColumns("null is not written as it is")
+        raise NotInColumns("null must be rejected or replaced by a default")
     quick = _quick(schema, value)
     if quick is None:
         return pa.array([tell(schema, each) for each in value.values()], pa.string())
@@ -134,7 +134,7 @@ def _check_numbers(array: Any) -> None:
     elif pa.types.is_floating(array.type):
         largest = pc.max(pc.abs(array)).as_py()
         if largest is not None and not largest < EXACT_INTEGERS:
-            raise NotInColumns("a number may be an integer that is too large")
+            raise NotInColumns("a number may be an integer that a float cannot represent")
 
 
 def split_envelope(first: bytes) -> tuple[bytes, str]:
@@ -147,7 +147,7 @@ def split_envelope(first: bytes) -> tuple[bytes, str]:
             return first[: at + len(mark)], json.dumps(json.loads(document), default=str)
         except ValueError:
             at = first.find(mark, at + 1)
-    raise NotInColumns("not an envelope as writers write it")
+    raise NotInColumns("not an envelope in the usual layout")
 
 
 def payloads(values: Any, prefix: bytes, schema: Schema) -> Any:
@@ -159,7 +159,7 @@ def payloads(values: Any, prefix: bytes, schema: Schema) -> Any:
     if values.null_count or not pc.all(pc.starts_with(values, prefix)).as_py():
         raise NotInColumns("not all values have the same schema")
     if not pc.all(pc.ends_with(values, "}")).as_py():
-        raise NotInColumns("not an envelope as writers write it")
+        raise NotInColumns("not an envelope in the usual layout")
     inner = pc.binary_slice(values, len(prefix), -1)
     return _typed(parsed(inner, _parsed_type(schema), unexpected="error"), schema)
 
@@ -175,14 +175,14 @@ def _parsed_type(schema: Schema) -> Any:
     import pyarrow as pa
 
     if schema.default is not None:
-        raise NotInColumns("a default stands for null")
+        raise NotInColumns("null is replaced by a default")
     if schema.type is Type.STRUCT:
         fields = [pa.field(each.name, _parsed_type(each.schema)) for each in schema.fields]
         return pa.struct(fields)
     if schema.type is Type.ARRAY and schema.value_schema is not None:
         return pa.list_(_parsed_type(schema.value_schema))
     if schema.type not in _PARSED:
-        raise NotInColumns(f"{schema.type.value} is read one by one")
+        raise NotInColumns(f"{schema.type.value} is read record by record")
     return pa.type_for_alias(_PARSED[schema.type])
 
 
@@ -204,6 +204,6 @@ def _typed(array: Any, schema: Schema) -> Any:
         raise NotInColumns("a value must not be null")
     if schema.type is Type.ARRAY:
         if schema.value_schema is not None and schema.value_schema.name is not None:
-            raise NotInColumns("items are read one by one")
+            raise NotInColumns("items of this type are read record by record")
         return array
     return array.cast(arrow_type(schema))

@@ -73,7 +73,7 @@ class Request:
         try:
             document = json.loads(self.body)
         except ValueError as error:
-            raise RestError(400, f"The body is no JSON: {error}") from None
+            raise RestError(400, f"The body is not valid JSON: {error}") from None
         if not isinstance(document, dict):
             raise RestError(400, "The body must be a JSON object")
         return document

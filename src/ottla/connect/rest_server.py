@@ -83,13 +83,16 @@ class RestServer:
                 made = _Server((host, port), handler)
             except OSError as error:
                 self.close()
-                reason = (error.strerror or "it cannot be had").lower()
+                reason = (error.strerror or "the address is not available").lower()
                 raise UserError(
-                    f"Cannot listen on {host or '*'}:{port} for REST: {reason}. Set listeners."
+                    f"Cannot listen on {host or '*'}:{port} for the REST API: {reason}. Set "
+                    "listeners to another address."
                 ) from error
             self._servers.append(made)
             threading.Thread(target=made.serve_forever, daemon=True, name="rest").start()
-            logger.info("REST listens on http://%s:%d", host or "localhost", made.server_port)
+            logger.info(
+                "the REST API listens on http://%s:%d", host or "localhost", made.server_port
+            )
 
     def close(self) -> None:
         for each in self._servers:

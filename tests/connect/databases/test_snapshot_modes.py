@@ -112,7 +112,7 @@ def test_a_slot_that_initial_only_does_not_read_from_is_told(
         while "notices" not in capturing.offset:
             assert time.monotonic() < until
             capturing.poll()
-        assert "keeps WAL back" in capturing.offset["notices"][0]
+        assert "exists and retains WAL" in capturing.offset["notices"][0]
     finally:
         capturing.crash()
 
@@ -132,10 +132,10 @@ def test_no_data_tells_of_changes_only(postgres: Postgres, database: str, mode: 
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("configuration_based", "its switches are not known here.* initial, when_needed, always"),
-        ("custom", "snapshotters of one's own"),
-        ("exported", "its newer name is initial"),
-        ("schema_only", "its newer name is no_data"),
+        ("configuration_based", "its switches are not supported.* initial, when_needed, always"),
+        ("custom", "custom snapshotters are not supported"),
+        ("exported", "it is now called initial"),
+        ("schema_only", "it is now called no_data"),
         ("initial-only", r"did you mean initial_only\?"),
         ("sometimes", "cannot be sometimes: "),
     ],

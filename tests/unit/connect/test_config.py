@@ -55,8 +55,8 @@ def test_a_connector_has_many_names(name: str) -> None:
     [
         ("FileStreamSauce", "did you mean FileStreamSource?"),
         ("org.apache.kafka.connect.file.FileStreamSinkkConnector", "did you mean FileStreamSink?"),
-        ("Zzzzzz", "there are"),
-        ("ottla.connect.data.Record", "is no connector"),
+        ("Zzzzzz", "use one of"),
+        ("ottla.connect.data.Record", "is not a connector"),
     ],
 )
 def test_an_unknown_connector_is_told_with_the_nearest(name: str, said: str) -> None:
@@ -68,7 +68,7 @@ def test_an_unknown_connector_is_told_with_the_nearest(name: str, said: str) -> 
 def test_a_transform_of_a_part_must_name_it() -> None:
     with pytest.raises(UnknownPlugin, match=r"InsertField\$Key or"):
         transform_class("InsertField")
-    with pytest.raises(UnknownPlugin, match="has no Value"):
+    with pytest.raises(UnknownPlugin, match="has no class Value"):
         transform_class("RegexRouter$Value")
 
 
@@ -145,7 +145,9 @@ def test_everything_that_is_wrong_is_told_at_once(given: Any, errors: set[str]) 
 
 def test_properties_that_nothing_reads_are_told_with_the_nearest() -> None:
     given = {**SOURCE, "topicc": "t", "producer.override.linger.ms": "1"}
-    assert validate(given, WORKER).unknown() == ["There is no property topicc; did you mean topic?"]
+    assert validate(given, WORKER).unknown() == [
+        "Property topicc does not exist; did you mean topic?"
+    ]
 
 
 def test_a_sink_reads_topics_by_name_or_by_pattern() -> None:

@@ -67,7 +67,7 @@ def test_carriage_returns_do_not_count(file: Path) -> None:
 def test_a_file_that_is_not_there_is_waited_for(file: Path, caplog: Any) -> None:
     reading = Reading(file)
     assert reading.lines() == []
-    assert "is not there yet" in caplog.text
+    assert "does not exist; waiting for it" in caplog.text
     file.write_text("now\n")
     assert reading.lines() == ["now"]
 

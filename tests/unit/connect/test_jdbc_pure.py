@@ -142,7 +142,7 @@ def test_keys_come_from_where_pk_mode_says() -> None:
     found = of_value.action(plain)
     assert found is not None
     assert found.identity == ("a",)
-    with pytest.raises(DataError, match=r"pk\.fields has nothing"):
+    with pytest.raises(DataError, match=r"no field nothing, which pk\.fields names"):
         rules(pk_fields=("nothing",)).action(record(1))
     with pytest.raises(DataError, match="no key"):
         rules().action(record(1).with_(key=None, key_schema=None))

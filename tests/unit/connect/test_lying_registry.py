@@ -56,7 +56,7 @@ def test_an_answer_that_does_not_end_is_given_up_in_time(
 ) -> None:
     registry.answer, registry.drips = begun, begun is not None
     began = time.monotonic()
-    with pytest.raises(RetriableError, match=r"no schema registry answers; .* in 300 ms"):
+    with pytest.raises(RetriableError, match=r"no schema registry responded; .* within 300 ms"):
         converter(registry).to_connect("t", FRAMED + b"1")
     assert time.monotonic() - began < 15
     assert registry.requests == 2
@@ -65,22 +65,22 @@ def test_an_answer_that_does_not_end_is_given_up_in_time(
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (http(200, b"<html>"), "its answer is no JSON"),
-        (http(200, b""), "its answer is no JSON"),
-        (http(200, b"\xff\xfe\xfd"), "its answer is no JSON"),
-        (http(200, b"[" * 100_000), "its answer is no JSON"),
-        (http(200, None), "its answer has no schema"),
-        (http(200, [1]), "its answer has no schema"),
-        (http(200, {"id": 7}), "its answer has no schema"),
-        (http(200, {"schema": {"type": "string"}}), "its answer has no schema"),
-        (http(200, {"schema": "{}", "schemaType": 5}), "its answer has no schema"),
+        (http(200, b"<html>"), "the response is not valid JSON"),
+        (http(200, b""), "the response is not valid JSON"),
+        (http(200, b"\xff\xfe\xfd"), "the response is not valid JSON"),
+        (http(200, b"[" * 100_000), "the response is not valid JSON"),
+        (http(200, None), "the response contains no schema"),
+        (http(200, [1]), "the response contains no schema"),
+        (http(200, {"id": 7}), "the response contains no schema"),
+        (http(200, {"schema": {"type": "string"}}), "the response contains no schema"),
+        (http(200, {"schema": "{}", "schemaType": 5}), "the response contains no schema"),
         (http(500, {"message": "out of\n  order"}), "500 out of order"),
         (http(500, b"x" * 10_000), "500 x"),
         (http(302, b"", "Location: http://example.invalid/"), "302"),
         (http(302, b"", "Location: file:///etc/passwd"), "302"),
-        (b"garbage\r\n\r\n", "no schema registry answers"),
-        (b"", "no schema registry answers"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "no schema registry answers"),
+        (b"garbage\r\n\r\n", "no schema registry responded"),
+        (b"", "no schema registry responded"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "no schema registry responded"),
     ],
 )
 def test_what_no_registry_says_is_told_in_a_line_and_is_no_records_fault(
@@ -98,7 +98,7 @@ def test_what_no_registry_says_is_told_in_a_line_and_is_no_records_fault(
 @pytest.mark.parametrize("told", [{}, {"id": "x"}, {"id": -1}, {"id": 2**40}, {"id": True}, []])
 def test_an_id_that_cannot_be_is_not_written(registry: LyingRegistry, told: Any) -> None:
     registry.answer = http(200, told)
-    with pytest.raises(RetriableError, match="its answer has no schema's id"):
+    with pytest.raises(RetriableError, match="the response contains no schema ID"):
         converter(registry).from_connect("t", data.STRING, "x")
 
 

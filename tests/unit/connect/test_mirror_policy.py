@@ -126,8 +126,8 @@ def test_offsets_at_a_sync_are_exact() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"target.cluster.alias": "us"}, "must be two names"),
-        ({"topics": "("}, "topics has what is no regular expression"),
+        ({"target.cluster.alias": "us"}, "must differ"),
+        ({"topics": "("}, "topics contains an invalid regular expression"),
         ({"source.cluster.alias": ""}, "source.cluster.alias"),
     ],
 )

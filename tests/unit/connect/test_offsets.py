@@ -61,7 +61,7 @@ def test_one_worker_at_a_time_has_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["\xac\xed\x00\x05", "[]", '{"version": 9}', '{"version": 1}'])
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path, text: str) -> None:
     (tmp_path / "o").write_text(text)
-    with pytest.raises(UserError, match="does not hold offsets"):
+    with pytest.raises(UserError, match="is not an offsets file of Ottla"):
         opened(tmp_path / "o")
     assert (tmp_path / "o").read_text() == text
 

@@ -152,6 +152,6 @@ def test_validate_shows_the_properties_of_each_group_with_the_defaults_that_coun
 
 def test_a_group_that_is_not_listed_and_those_of_a_sink_are_warned_of() -> None:
     given = {**SOURCE, **DEFAULT, f"{T}log.partitions": "1"}
-    assert validate(given, WORKER).unknown()[0].startswith(f"There is no property {T}log.partition")
+    assert validate(given, WORKER).unknown()[0].startswith(f"Property {T}log.partitions does not")
     sink = {"name": "k", "connector.class": "FileStreamSink", "file": "f", "topics": "t", **DEFAULT}
     assert len(validate(sink, WORKER).unknown()) == 2

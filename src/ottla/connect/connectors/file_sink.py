@@ -45,17 +45,18 @@ _STRING, _HIGH = ConfigType.STRING, Importance.HIGH
 class FileSink(SinkConnector):
     guarantee = Guarantee.EXACTLY_ONCE
     definition = Definition([
-        key("file", _STRING, "", "The file to write.", None, _HIGH),
-        key("directory", _STRING, "", "The folder for a file for each topic.", None, _HIGH),
+        key("file", _STRING, "", "File to write.", None, _HIGH),
+        key("directory", _STRING, "", "Directory to write, with one file per topic.", None, _HIGH),
         key("file.max.bytes", ConfigType.LONG, 0,
-            "In a folder: begin a new file when one is so long; 0: never.", AtLeast(0)),
+            "Size at which a new file is started, in bytes, with directory; 0 for no limit.",
+            AtLeast(0)),
         *FORMAT_KEYS,
     ])  # fmt: skip
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         if bool(settings["file"]) == bool(settings["directory"]):
-            raise ValueError("set file or directory, one of them")
+            raise ValueError("set exactly one of file and directory")
         check_format(settings)
 
     def make_task(self, settings: Settings) -> SinkTask:
@@ -121,7 +122,7 @@ class FileSinkTask(SinkTask):
             try:
                 os.makedirs(folder, exist_ok=True)
             except OSError as error:
-                reason = (error.strerror or "it cannot be made").lower()
+                reason = (error.strerror or "it cannot be created").lower()
                 raise UserError(f"Cannot write to {folder}: {reason}.") from error
 
     def stop(self) -> None:
@@ -159,7 +160,7 @@ class FileSinkTask(SinkTask):
 
     def _opened(self, name: str) -> OpenRowFile:
         if "/" in name:
-            raise DataError(f"the topic {name} cannot be the name of a file")
+            raise DataError(f"the name of topic {name} is not valid as a file name")
         if name not in self._open:
             path = self._path(name)
             if path not in self._before:
@@ -208,6 +209,6 @@ def _truncate_to(path: str, before: dict[str, Any] | None) -> None:
     now = _status(path)
     is_known = now is not None and now["inodes"][0] in before["inodes"]
     if now is None or not is_known or now["length"] < before["length"]:
-        logger.warning("%s is another file than before: lines may be twice", path)
+        logger.warning("%s is not the file that was written before; lines may be duplicated", path)
         return
     os.truncate(path, before["length"])

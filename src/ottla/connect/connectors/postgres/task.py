@@ -110,7 +110,7 @@ class PostgresTask(SourceTask):
         try:
             return self._poll(wait_s)
         except ConnectionLost as lost:
-            logger.warning("%s; connecting again", str(lost).rstrip("."))
+            logger.warning("%s; reconnecting", str(lost).rstrip("."))
             # What was read since the last offset is read again.
             self._progress = progress
             self._disconnect()
@@ -136,8 +136,8 @@ class PostgresTask(SourceTask):
         self._system = str(self._link.execute("IDENTIFY_SYSTEM")[0][0])
         if offset and offset.get("system", self._system) != self._system:
             raise UserError(
-                f"{self._options.database.place} is another PostgreSQL than the one these offsets "
-                "are of: reset the connector's offsets to begin anew with a snapshot."
+                f"{self._options.database.place} is not the PostgreSQL server that the connector's "
+                "offsets belong to. To start over with a snapshot, reset the connector's offsets."
             )
         self._published.refresh()
         if offset:
@@ -166,7 +166,7 @@ class PostgresTask(SourceTask):
         else:
             lsn = slot_position(slot, self._options.slot_name)
             logger.warning(
-                "the slot %s was there already: changes since it was read last are told after "
+                "the slot %s already existed: changes since its last position are captured after "
                 "the snapshot",
                 self._options.slot_name,
             )
@@ -185,7 +185,7 @@ class PostgresTask(SourceTask):
         self._disconnect()
         name = self._options.slot_name
         if self._catalog.slot(name) is not None:
-            self._troubles = [f"the slot {name} is there, keeps WAL back, and is not read from"]
+            self._troubles = [f"the slot {name} exists and retains WAL, but is not read"]
             logger.warning("%s; drop it", self._troubles[0])
             self._is_to_tell = not self._progress.pending
 
@@ -225,10 +225,10 @@ class PostgresTask(SourceTask):
         )
         if not self._options.snapshot.after_loss:
             raise UserError(
-                f"{message}. Reset the connector's offsets, or set snapshot.mode=when_needed, to "
-                "begin anew with a snapshot."
+                f"{message}. To start over with a snapshot, reset the connector's offsets or set "
+                "snapshot.mode=when_needed."
             )
-        logger.error("%s; beginning anew with a snapshot", message)
+        logger.error("%s; taking a new snapshot", message)
         if slot is not None:
             self._catalog.drop_slot(name)
         self._disconnect()
@@ -256,7 +256,9 @@ class PostgresTask(SourceTask):
                     raise self._in_use(error) from None
                 silent_s = self._options.status_s * SILENT_INTERVALS
                 if self._catalog.terminate_silent_reader(self._options.slot_name, silent_s):
-                    logger.warning("whoever read from the slot before was silent, and is cut off")
+                    logger.warning(
+                        "terminated the slot's previous reader, which sent no status updates"
+                    )
                 time.sleep(BUSY_PAUSE_S)
         self._changes = ChangeDecoder(self._envelopes, self._table_schema, self._position)
         self._status_at = time.monotonic()
@@ -411,7 +413,7 @@ class PostgresTask(SourceTask):
         new = self._published.unpublished()
         self._published.check_privileges(new, reads=True)
         if new:
-            logger.info("new tables are captured: %s", ", ".join(new))
+            logger.info("capturing new tables: %s", ", ".join(new))
             self._progress = replace(self._progress, pending=(*self._progress.pending, *new))
             self._is_to_tell = True
 
