@@ -28,14 +28,16 @@ EXACT_INTEGERS = 2.0**53
 # ---------------------------------------------------------------------------------------- writing
 
 
-def texts(schema: Schema, value: Any, columns: Columns, tell: Format) -> Any:
+def texts(schema: Schema, value: Any, columns: Columns, format_value: Format) -> Any:
     """Return the values of a schema as an array of JSON strings."""
     if isinstance(value, Mapping):
-        return _object(schema, value, columns, tell)
-    return _leaf(schema, value, columns, tell)
+        return _object(schema, value, columns, format_value)
+    return _leaf(schema, value, columns, format_value)
 
 
-def _object(schema: Schema, value: Mapping[str, Any], columns: Columns, tell: Format) -> Any:
+def _object(
+    schema: Schema, value: Mapping[str, Any], columns: Columns, format_value: Format
+) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -45,7 +47,7 @@ def _object(schema: Schema, value: Mapping[str, Any], columns: Columns, tell: Fo
     before = "{"
     for field in schema.fields:
         parts.append(pa.scalar(f"{before}{json.dumps(field.name, ensure_ascii=False)}:"))
-        parts.append(texts(field.schema, value[field.name], columns, tell))
+        parts.append(texts(field.schema, value[field.name], columns, format_value))
         before = ","
     parts.append(pa.scalar("}" if schema.fields else "{}"))
     if len(parts) == 1:
@@ -53,17 +55,17 @@ def _object(schema: Schema, value: Mapping[str, Any], columns: Columns, tell: Fo
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _leaf(schema: Schema, value: Any, columns: Columns, tell: Format) -> Any:
+def _leaf(schema: Schema, value: Any, columns: Columns, format_value: Format) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not isinstance(value, Column):
-        return pa.repeat(pa.scalar(tell(schema, value)), columns.rows)
+        return pa.repeat(pa.scalar(format_value(schema, value)), columns.rows)
     if value.has_nulls() and (not schema.optional or schema.default is not None):
         raise NotInColumns("null must be rejected or replaced by a default")
     quick = _quick(schema, value)
     if quick is None:
-        return pa.array([tell(schema, each) for each in value.values()], pa.string())
+        return pa.array([format_value(schema, each) for each in value.values()], pa.string())
     return pc.fill_null(quick, "null") if value.has_nulls() else quick
 
 

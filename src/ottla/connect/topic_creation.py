@@ -39,7 +39,7 @@ GROUPS = f"{PREFIX}groups"
 DEFAULT = "default"
 _PATTERNS = ("include", "exclude")
 _NUMBERS = ("replication.factor", "partitions")
-_SAID = {
+_KAFKA_MESSAGES = {
     "replication.factor": "Replication factor must be positive and not larger than the number of "
     "brokers in the Kafka cluster, or -1 to use the broker's default",
     "partitions": "Number of partitions must be positive, or -1 to use the broker's default",
@@ -117,7 +117,7 @@ def problems(properties: Mapping[str, str]) -> dict[str, str]:
         for part in _NUMBERS:
             number = _number(definition.table[part], properties.get(prefix + part))
             if number is not None and number < 1 and number != BROKERS_DEFAULT:
-                found[prefix + part] = _invalid(prefix + part, number, _SAID[part])
+                found[prefix + part] = _invalid(prefix + part, number, _KAFKA_MESSAGES[part])
         for part in _PATTERNS if group != DEFAULT else ():
             text = properties.get(prefix + part, "")
             try:

@@ -109,7 +109,7 @@ def test_all_parts_are_of_one_moment(
     source.task.stop()
 
 
-def test_what_cannot_be_read_in_parts_is_told(
+def test_what_cannot_be_read_in_parts_is_reported(
     target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(target, 10)
@@ -121,7 +121,7 @@ def test_what_cannot_be_read_in_parts_is_told(
         UserError, match="words cannot be read in parallel because it has strings in column word"
     ):
         in_parts(target, tmp_path, table_whitelist="words")
-    with pytest.raises(UserError, match=r"loose .*has no primary key: set partition"):
+    with pytest.raises(UserError, match=r"loose .*has no primary key\. Set partition"):
         in_parts(target, tmp_path, table_whitelist="loose")
     (tmp_path / "file").write_text("")
     source = in_parts(target, tmp_path / "file" / "x", table_whitelist="items")

@@ -61,7 +61,7 @@ def test_so_many_a_second() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({}, "set exactly one of quickstart and fields"),
         ({"fields": "a"}, "must look like name:kind, not 'a'"),
@@ -74,6 +74,6 @@ def test_so_many_a_second() -> None:
         ({"fields": "a:boolean", "topic": ""}, "set topic"),
     ],
 )
-def test_wrong_settings_are_told(given: dict[str, str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_wrong_settings_are_reported(given: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         kit(**given)

@@ -173,7 +173,7 @@ def test_random_growth_restarts_and_renames_lose_and_double_nothing(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({}, "set exactly one of file and directory"),
         ({"file": "a", "directory": "b"}, "set exactly one of file and directory"),
@@ -181,10 +181,10 @@ def test_random_growth_restarts_and_renames_lose_and_double_nothing(tmp_path: Pa
         ({"file": "a", "format": "xml"}, "format"),
     ],
 )
-def test_wrong_settings_are_told(given: dict[str, str], said: str) -> None:
+def test_wrong_settings_are_reported(given: dict[str, str], message: str) -> None:
     for name in ("FileSource", "FileSink"):
         kit: Any = SourceKit if name == "FileSource" else SinkKit
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             kit(name, {"topic": "t", **given})
 
 
@@ -265,7 +265,7 @@ def test_csv_goes_on_with_the_columns_of_the_file(tmp_path: Path) -> None:
         strict.put({"z": 1})
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     kit = SinkKit("FileSink", {"file": str(tmp_path / "no" / "out")})
     with pytest.raises(UserError, match=r"Cannot write .*out: no such file or directory\."):
         kit.put("x")

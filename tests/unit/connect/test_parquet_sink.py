@@ -172,8 +172,8 @@ def test_values_without_a_schema_have_one_in_common(tmp_path: Path) -> None:
     assert kit.reported == []
     tables = [pq.read_table(each) for each in tmp_path.rglob("part-*.parquet")]
     found = [row for table in tables for row in table.to_pylist()]
-    told = [{k: v for k, v in row.items() if v is not None} for row in found]
-    assert sorted(told, key=repr) == sorted(
+    without_nulls = [{k: v for k, v in row.items() if v is not None} for row in found]
+    assert sorted(without_nulls, key=repr) == sorted(
         [{"a": 1}, {"b": {"x": 1}}, {"a": 1.5, "b": {"y": "z"}}, {"value": "text"},
          {"a": "not a number"}], key=repr,
     )  # fmt: skip
@@ -307,7 +307,7 @@ def test_which_files_are_given_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"path": "s3://bucket/x"}, "Use SparkSink for object stores"),
         ({"path": "p", "partitioner.class": "FieldPartitioner"}, "requires partition.field.name"),
@@ -317,12 +317,12 @@ def test_which_files_are_given_out() -> None:
         ({}, 'Missing required configuration "path"'),
     ],
 )  # fmt: skip
-def test_wrong_settings_are_told(given: dict[str, str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_wrong_settings_are_reported(given: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         SinkKit("ParquetSink", given)
 
 
-def test_a_lake_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_lake_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="Cannot write to"):
         sink(tmp_path / "file")

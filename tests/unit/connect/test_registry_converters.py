@@ -235,12 +235,12 @@ def test_bytes_of_another_kind_are_an_error_of_their_record(
     name: str, registry: FakeRegistry
 ) -> None:
     made = converter(name, registry)
-    for written, said in (
+    for written, message in (
         (b"plain text", "do not begin with a schema ID"),
         (b"\x00\x00", "do not begin with a schema ID"),
         (b"\x00\x00\x00\x00\x63x", "404 Schema not found"),
     ):
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             made.to_connect("t", written)
     good = made.from_connect("t", data.INT64, 300)
     with pytest.raises(DataError):

@@ -45,10 +45,10 @@ def version(monkeypatch: pytest.MonkeyPatch) -> None:
         ("iceberg", Exception(NO_INTERFACE), "IncompatibleClassChangeError"),
     ],
 )  # fmt: skip
-def test_a_package_of_another_spark_is_told(format_: str, error: Exception, name: str) -> None:
-    with pytest.raises(UserError) as told, plain_errors(format_):
+def test_a_package_of_another_spark_is_reported(format_: str, error: Exception, name: str) -> None:
+    with pytest.raises(UserError) as raised, plain_errors(format_):
         raise error
-    assert str(told.value) == (
+    assert str(raised.value) == (
         f"The package for the format {format_} does not support Spark 4.3.0 ({name}). Set "
         "spark.jars.packages in the worker's properties to a package for Spark 4.3."
     )
@@ -62,7 +62,7 @@ def test_a_package_that_is_missing_is_named_for_this_spark() -> None:
     assert sentence("x", error) == "Spark has no format x."
 
 
-def test_a_spark_that_does_not_start_is_told() -> None:
+def test_a_spark_that_does_not_start_is_reported() -> None:
     text = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
     packages = {"spark.jars.packages": "io.delta:delta-spark_4.3_2.13:9.9.9"}
     assert (

@@ -124,27 +124,27 @@ FACTOR = (
             f"{T}default.partitions": f"Invalid value many for configuration {T}default.part"}),
     ],
 )  # fmt: skip
-def test_validate_tells_in_kafkas_words_what_is_wrong(
+def test_validate_reports_errors_in_kafkas_words(
     given: dict[str, str], errors: dict[str, str]
 ) -> None:
-    answer = json.loads(json.dumps(validated({**SOURCE, **given}, WORKER)))
+    response = json.loads(json.dumps(validated({**SOURCE, **given}, WORKER)))
     found = {
         each["value"]["name"]: each["value"]["errors"]
-        for each in answer["configs"]
+        for each in response["configs"]
         if each["value"]["errors"]
     }
     assert found.keys() == errors.keys()
-    assert answer["error_count"] == len(errors)
-    for name, said in errors.items():
+    assert response["error_count"] == len(errors)
+    for name, message in errors.items():
         assert len(found[name]) == 1
-        assert found[name][0].startswith(said)
+        assert found[name][0].startswith(message)
 
 
 def test_validate_shows_the_properties_of_each_group_with_the_defaults_that_count() -> None:
-    answer = validated({**SOURCE, **GROUPS}, WORKER)
-    shown = {each["value"]["name"]: each for each in answer["configs"]}
-    assert answer["error_count"] == 0
-    assert "Topic Creation: logs" in answer["groups"]
+    response = validated({**SOURCE, **GROUPS}, WORKER)
+    shown = {each["value"]["name"]: each for each in response["configs"]}
+    assert response["error_count"] == 0
+    assert "Topic Creation: logs" in response["groups"]
     assert shown[f"{T}tables.partitions"]["value"]["value"] == "7"
     assert shown[f"{T}tables.partitions"]["definition"]["type"] == "INT"
     assert shown[f"{T}default.partitions"]["definition"]["required"]

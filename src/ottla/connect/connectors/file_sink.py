@@ -101,7 +101,7 @@ class FileSinkTask(SinkTask):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._state = FencedState(Path(), STATE, 0)
-        self._told: dict[str, Any] = {}
+        self._saved_state: dict[str, Any] = {}
         """State of the last recorded batch."""
         self._batch = -1
         self._before: dict[str, Any] = {}
@@ -111,9 +111,9 @@ class FileSinkTask(SinkTask):
 
     def start(self, directory: Path) -> None:
         self._state = FencedState(directory, STATE, self.epoch)
-        self._told = self._state.load()
-        if self._told or self.is_takeover:
-            self._state.save(self._told)
+        self._saved_state = self._state.load()
+        if self._saved_state or self.is_takeover:
+            self._state.save(self._saved_state)
         if self.is_takeover:
             self._take_over()
         self._state.forget_older()
@@ -130,7 +130,7 @@ class FileSinkTask(SinkTask):
 
     def begin(self, batch: int) -> None:
         self._close()
-        data = self._told
+        data = self._saved_state
         self._batch, self._before = batch, {}
         if data.get("batch") == batch:
             self._before = data["files"]
@@ -165,8 +165,8 @@ class FileSinkTask(SinkTask):
             path = self._path(name)
             if path not in self._before:
                 self._before = {**self._before, path: _status(path)}
-                self._told = {"batch": self._batch, "files": self._before}
-                self._state.save(self._told)
+                self._saved_state = {"batch": self._batch, "files": self._before}
+                self._state.save(self._saved_state)
             self._open[name] = OpenRowFile(path, writer_of(self._settings))
             self._state.check(path)
         return self._open[name]
@@ -185,11 +185,11 @@ class FileSinkTask(SinkTask):
         return path
 
     def _take_over(self) -> None:
-        for path, before in self._told.get("files", {}).items():
+        for path, before in self._saved_state.get("files", {}).items():
             inodes = continue_in_copy(path)
             if before is not None and inodes and inodes[0] in before["inodes"]:
                 before["inodes"] += inodes[1:]
-        self._state.save(self._told)
+        self._state.save(self._saved_state)
 
 
 def _status(path: str) -> dict[str, Any] | None:

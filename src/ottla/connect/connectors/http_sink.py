@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 AGAIN = (408, 425, 429)
 REFUSED = (400, 409, 413, 422)
 MAX_PAUSE_S = 60.0
-MAX_ANSWER_BYTES = 1024 * 1024
+MAX_RESPONSE_BYTES = 1024 * 1024
 _STRING, _INT, _BOOLEAN = ConfigType.STRING, ConfigType.INT, ConfigType.BOOLEAN
 
 
@@ -226,7 +226,7 @@ class HttpSinkTask(SinkTask):
         try:
             connection.request(self._settings["http.method"], target, body, headers)
             response = connection.getresponse()
-            data = response.read(MAX_ANSWER_BYTES)
+            data = response.read(MAX_RESPONSE_BYTES)
             if not response.isclosed():
                 connection.close()
         except BaseException as error:

@@ -83,7 +83,7 @@ class CheckpointTask(SourceTask):
         self._naming = Naming(settings)
         self._groups = Patterns("groups", settings["groups"], settings["groups.exclude"])
         self._syncs: dict[TopicPartition, Syncs] = {}
-        self._told: dict[tuple[str, str, int], int] = {}
+        self._emitted: dict[tuple[str, str, int], int] = {}
         """Last written downstream offset of each group and partition."""
         self._consumer: Any = None
         self._due = 0.0
@@ -94,7 +94,7 @@ class CheckpointTask(SourceTask):
         for partition, offset in offsets:
             if "group" in partition and "downstream" in offset:
                 place = (partition["group"], partition["topic"], partition["partition"])
-                self._told[place] = offset["downstream"]
+                self._emitted[place] = offset["downstream"]
         location = self._settings["offset-syncs.topic.location"]
         topic, client = self._naming.offset_syncs(location), client_of(self._settings, location)
         make_compacted(client, topic, self._settings["offset-syncs.topic.replication.factor"])
@@ -121,8 +121,8 @@ class CheckpointTask(SourceTask):
         except KafkaError as error:
             raise RetriableError(f"groups of {self._naming.source}: {error}") from error
         self._due = time.monotonic() + self._settings["emit.checkpoints.interval.seconds"]
-        moved = [each for each in found if self._told.get(_place(each)) != each.downstream]
-        self._told |= {_place(each): each.downstream for each in moved}
+        moved = [each for each in found if self._emitted.get(_place(each)) != each.downstream]
+        self._emitted |= {_place(each): each.downstream for each in moved}
         return Polled(
             [_record(self._naming.checkpoints, *each.encode()) for each in moved],
             [

@@ -76,7 +76,7 @@ class TailedFile:
         self.beginnings = 0
         """Number of times that a file was read from its beginning."""
         self._known: dict[str, Any] = {}
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def start(self, offset: Mapping[str, Any]) -> None:
         """Start at a source offset; an empty one means the beginning."""
@@ -171,8 +171,8 @@ class TailedFile:
         try:
             self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115
         except FileNotFoundError:
-            if "waiting" not in self._said:
-                self._said.add("waiting")
+            if "waiting" not in self._logged:
+                self._logged.add("waiting")
                 self._log_once(f"{self._path} does not exist; waiting for it")
             return False
         except OSError as error:

@@ -89,7 +89,7 @@ class DistributedHerder(ConnectorChanges, WorkerRebalanceListener):
         self._versions: dict[TaskId, int] = {}
         """Configuration versions that tasks were started with."""
         self._written_statuses: dict[TaskId, Status] = {}
-        self._told_troubles: dict[str, Status] = {}
+        self._reported_troubles: dict[str, Status] = {}
         self._written_topics: set[tuple[str, str]] = set()
         self._stopping, self._wakeup = threading.Event(), threading.Event()
 
@@ -299,8 +299,8 @@ class DistributedHerder(ConnectorChanges, WorkerRebalanceListener):
         for name in lacking:
             self.retry_task_creation(name)
             trouble = self.failure_of(name)
-            if trouble is not None and self._told_troubles.get(name) != trouble:
-                self._told_troubles[name] = trouble
+            if trouble is not None and self._reported_troubles.get(name) != trouble:
+                self._reported_troubles[name] = trouble
                 self._status_writer.status(TaskId(name, CONNECTOR), trouble, self._generation)
         with self._lock:
             has_changed = self.configs.units() != self._shared_units

@@ -76,10 +76,10 @@ class PostgresTask(SourceTask):
         self._rows = SnapshotRows(
             options, self._catalog, self._published, self._envelopes, self._table_schema
         )
-        self._told_at = self._looked_at = self._status_at = time.monotonic()
+        self._polled_at = self._looked_at = self._status_at = time.monotonic()
         self._troubles: list[str] = []
         """Errors of the last periodic check."""
-        self._is_to_tell = False
+        self._must_commit_offset = False
         """Whether the offset must be committed before anything else is done."""
         self._has_moved = False
         """Whether the position moved without records; the next heartbeat commits it."""
@@ -172,7 +172,7 @@ class PostgresTask(SourceTask):
             )
         self._position = Position(lsn)
         self._progress = Progress(pending, is_repeat=is_repeat)
-        self._is_to_tell = not pending
+        self._must_commit_offset = not pending
 
     def _begin_without_slot(self) -> None:
         """Begin without a slot, which would never be read and would retain WAL forever."""
@@ -187,7 +187,7 @@ class PostgresTask(SourceTask):
         if self._catalog.slot(name) is not None:
             self._troubles = [f"the slot {name} exists and retains WAL, but is not read"]
             logger.warning("%s; drop it", self._troubles[0])
-            self._is_to_tell = not self._progress.pending
+            self._must_commit_offset = not self._progress.pending
 
     def _resume(self, offset: Json) -> None:
         self._position = Position.of(offset)
@@ -208,7 +208,7 @@ class PostgresTask(SourceTask):
             # records in order ends with the same tables.
             self._published.check_privileges(self._published.tables, reads=True)
             self._progress = Progress(tuple(self._published.tables))
-            self._is_to_tell = True
+            self._must_commit_offset = True
 
     def _check_slot(self) -> bool:
         """Return whether the slot still has the next changes.
@@ -311,7 +311,7 @@ class PostgresTask(SourceTask):
     def _poll(self, wait_s: float) -> Polled:
         self._run_periodic_checks()
         if self._progress.pending:
-            if self._is_to_tell:
+            if self._must_commit_offset:
                 # The offset must list the table as pending before the table is published.
                 return self._polled([])
             records, self._progress = self._rows.read(self._progress, self._position.lsn)
@@ -319,7 +319,7 @@ class PostgresTask(SourceTask):
         if not self._options.snapshot.streams:
             # The snapshot is complete, and the mode captures no changes.
             time.sleep(wait_s)
-            return self._polled([]) if self._is_to_tell else Polled()
+            return self._polled([]) if self._must_commit_offset else Polled()
         if self._changes is None:
             self._connect()
         records = self._receive(wait_s)
@@ -328,14 +328,14 @@ class PostgresTask(SourceTask):
         self._position = self._changes.position
         if records:
             return self._polled(records)
-        is_time = time.monotonic() - self._told_at >= self._options.heartbeat_s
+        is_time = time.monotonic() - self._polled_at >= self._options.heartbeat_s
         if is_time and (self._has_moved or self._options.beats):
             return self._polled(self._heartbeat())
-        return self._polled([]) if self._is_to_tell else Polled()
+        return self._polled([]) if self._must_commit_offset else Polled()
 
     def _polled(self, records: list[Record]) -> Polled:
-        self._told_at = time.monotonic()
-        self._is_to_tell = self._has_moved = False
+        self._polled_at = time.monotonic()
+        self._must_commit_offset = self._has_moved = False
         offset: Json = {"system": self._system} | self._position.to_json()
         if self._progress.pending:
             offset["snapshot"] = self._progress.to_json()
@@ -374,7 +374,7 @@ class PostgresTask(SourceTask):
         """Reply to a keepalive. A server that is shutting down waits until all WAL is confirmed."""
         self._send_status()
         if changes.is_between and changes.position.lsn > self._confirmed:
-            self._is_to_tell = True
+            self._must_commit_offset = True
 
     def _run_periodic_checks(self) -> None:
         """Check periodically for new tables, and run the heartbeat query."""
@@ -415,7 +415,7 @@ class PostgresTask(SourceTask):
         if new:
             logger.info("capturing new tables: %s", ", ".join(new))
             self._progress = replace(self._progress, pending=(*self._progress.pending, *new))
-            self._is_to_tell = True
+            self._must_commit_offset = True
 
     def _heartbeat(self) -> list[Record]:
         if not self._options.beats:
