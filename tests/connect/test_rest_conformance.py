@@ -19,7 +19,7 @@ from tests.connect.workers import free_port, send, worker_properties
 
 from ottla.connect.distributed.herder import DistributedHerder
 from ottla.connect.herder import Herder
-from ottla.connect.rest_server import RestServer
+from ottla.connect.rest.server import RestServer
 from ottla.connect.standalone import StandaloneHerder
 from ottla.connect.worker_config import DISTRIBUTED, WorkerConfig
 from ottla.testing.broker_thread import BrokerThread

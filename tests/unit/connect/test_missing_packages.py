@@ -17,7 +17,8 @@ from ottla.cli.connect_plugins import connect_plugins
 from ottla.cli.connect_worker import _log_missing_plugins
 from ottla.connect import plugins
 from ottla.connect.plugins import EXTRAS, PACKAGES, MissingPackage, connector_class
-from ottla.connect.rest import Request, handle
+from ottla.connect.rest.exchange import Request
+from ottla.connect.rest.router import handle
 from ottla.connect.standalone import StandaloneHerder
 from ottla.connect.worker_config import WorkerConfig
 

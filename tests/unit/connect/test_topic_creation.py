@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import UserError
 from ottla.connect.config import ConnectorConfig, validate
-from ottla.connect.rest_plugins import validated
+from ottla.connect.rest.plugins import validated
 from ottla.connect.topic_creation import TopicCreation
 from ottla.connect.worker_config import WorkerConfig
 

@@ -11,8 +11,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from ottla.base.errors import UserError
 from ottla.connect.herder import Herder
-from ottla.connect.rest import Request, handle
-from ottla.connect.rest_forward import FORWARDED
+from ottla.connect.rest.exchange import Request
+from ottla.connect.rest.forward import FORWARDED
+from ottla.connect.rest.router import handle
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.connect.api import SourceConnector
 from ottla.connect.herder import NoSuchTask
 from ottla.connect.plugins import connector_class
-from ottla.connect.rest import Request, Response, RestError
+from ottla.connect.rest.exchange import Request, Response, RestError
 from ottla.connect.states import State, Status
 
 

@@ -6,7 +6,7 @@ import logging
 
 from ottla.base.errors import KafkaError
 from ottla.connect import loggers
-from ottla.connect.rest import CLUSTER_SCOPE, WORKER_SCOPE, Request, Response, RestError
+from ottla.connect.rest.exchange import CLUSTER_SCOPE, WORKER_SCOPE, Request, Response, RestError
 
 logger = logging.getLogger(__name__)
 
