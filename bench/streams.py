@@ -126,7 +126,7 @@ class _Bench:
         app = st.App(target, bootstrap=self._bootstrap, state_dir=self._home)
         build(app, topic, target)
         began = time.perf_counter()
-        running = start(app, self._spark)
+        running = start(app.application(), self._spark)
         try:
             running.process_all_available()
             return rows / (time.perf_counter() - began)

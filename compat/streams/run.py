@@ -221,7 +221,7 @@ def _bench(bootstrap: str, home: Path) -> int:
         windows = app.stream(source).group_by_key()
         windows.windowed(st.tumbling("1 minute", grace="1 hour")).count().to(f"ours-{keys}")
         began = time.perf_counter()
-        running = start(app, spark)
+        running = start(app.application(), spark)
         running.process_all_available()
         rate = BENCH_ROWS / (time.perf_counter() - began)
         running.stop()

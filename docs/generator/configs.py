@@ -26,7 +26,13 @@ def page() -> str:
     from ottla.base.config.broker_table import BROKER
     from ottla.base.config.group import GROUP
     from ottla.base.config.topic_table import TOPIC
-    from ottla.base.config.unused_properties import NO_EFFECT, NOT_NEEDED, REFUSED
+    from ottla.base.config.unused_properties import (
+        NO_EFFECT,
+        NOT_NEEDED,
+        NOT_RELEASED,
+        REFUSED,
+        SHOWN,
+    )
     from ottla.client.admin.config import AdminConfig
     from ottla.client.consumer.config import ConsumerConfig
     from ottla.client.producer.config import ProducerConfig
@@ -50,7 +56,7 @@ def page() -> str:
         for table, what in (
             (REFUSED, "refused"),
             (NOT_NEEDED, "not needed"),
-            (NO_EFFECT, "no effect"),
+            (SHOWN | NOT_RELEASED | NO_EFFECT, "no effect"),
         )
         for name, why in sorted(table.items())
     )

@@ -72,6 +72,28 @@ def _imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
                 yield submodule if submodule in known else node.module
 
 
+def cycles(imports: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that import each other, directly or through others."""
+    reached = {module: _reachable(module, imports) for module in imports}
+    found = {
+        tuple(sorted(each for each in reached[module] if module in reached[each]))
+        for module in imports
+        if module in reached[module]
+    }
+    return [list(group) for group in sorted(found)]
+
+
+def _reachable(module: str, imports: Mapping[str, set[str]]) -> set[str]:
+    """Return the modules that a module imports, directly or through others."""
+    found: set[str] = set()
+    pending = [module]
+    while pending:
+        for each in imports[pending.pop()] - found:
+            found.add(each)
+            pending.append(each)
+    return found
+
+
 def package_imports() -> set[tuple[str, str]]:
     """Return the pairs of packages of which the first imports the second."""
     pairs = {

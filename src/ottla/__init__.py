@@ -20,10 +20,10 @@ _PUBLIC = {
         "ProducerFenced", "RecordTooLarge", "SerializationFailed", "TransactionAborted",
         "TransactionFailed", "UnknownTopic", "UnsupportedVersion", "UserError",
     ),
-    "ottla.client.producer.blocking": ("Producer",),
+    "ottla.client.producer.producer": ("Producer",),
     "ottla.client.producer.future": ("RecordFuture", "RecordMetadata"),
     "ottla.client.producer.partitioners": ("PriorityPartitioner", "RoundRobinPartitioner"),
-    "ottla.client.producer.producer": ("AsyncProducer",),
+    "ottla.client.producer.async_producer": ("AsyncProducer",),
     "ottla.client.producer.table_future": ("TableFuture", "TableMetadata"),
 }  # fmt: skip
 """Module -> the names that `ottla` has from it. They are loaded when first used, so that importing

@@ -37,12 +37,12 @@ from ottla.client.errors import TransactionFailed as TransactionFailed
 from ottla.client.errors import UnknownTopic as UnknownTopic
 from ottla.client.errors import UnsupportedVersion as UnsupportedVersion
 from ottla.client.errors import UserError as UserError
-from ottla.client.producer.blocking import Producer as Producer
+from ottla.client.producer.async_producer import AsyncProducer as AsyncProducer
 from ottla.client.producer.future import RecordFuture as RecordFuture
 from ottla.client.producer.future import RecordMetadata as RecordMetadata
 from ottla.client.producer.partitioners import PriorityPartitioner as PriorityPartitioner
 from ottla.client.producer.partitioners import RoundRobinPartitioner as RoundRobinPartitioner
-from ottla.client.producer.producer import AsyncProducer as AsyncProducer
+from ottla.client.producer.producer import Producer as Producer
 from ottla.client.producer.table_future import TableFuture as TableFuture
 from ottla.client.producer.table_future import TableMetadata as TableMetadata
 

@@ -9,6 +9,23 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 
 from generator import import_graph
 
+ACYCLIC = ("ottla.broker",)
+"""Packages without import cycles."""
+
+
+def test_modules_do_not_import_each_other_in_a_cycle() -> None:
+    found = [
+        group
+        for group in import_graph.cycles(import_graph.graph())
+        if any(module.startswith(ACYCLIC) for module in group)
+    ]
+    assert not found, "\n".join("modules that import each other: " + ", ".join(g) for g in found)
+
+
+def test_a_cycle_is_found_with_all_of_its_modules() -> None:
+    imports = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": set(), "e": {"e2"}, "e2": {"e"}}
+    assert import_graph.cycles(imports) == [["a", "b", "c"], ["e", "e2"]]
+
 
 def test_packages_import_only_packages_below_them() -> None:
     level = {package: index for index, row in enumerate(import_graph.LAYERS) for package in row}

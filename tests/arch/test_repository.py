@@ -33,6 +33,14 @@ def test_paths_in_the_contributing_guide_exist() -> None:
     assert [each for each in linked if not (ROOT / each).exists()] == []
 
 
+def test_paths_in_the_description_of_the_architecture_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = re.findall(r"`([\w/]+(?:\.(?:py|md|svg|toml)|/))`", text)
+    assert len(named) > 90
+    roots = (ROOT, ROOT / "src" / "ottla")
+    assert [each for each in named if not any((root / each).exists() for root in roots)] == []
+
+
 @pytest.mark.parametrize("guide", GUIDES)
 def test_make_targets_in_guides_exist(guide: str) -> None:
     named = re.findall(r"make (?:[A-Z]+=\S+ )*([a-z-]+)", (ROOT / guide).read_text())

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ottla.base.types import TopicPartition
 from ottla.client.admin import Admin, OffsetSpec
 from ottla.client.consumer.consumer import Consumer
-from ottla.client.producer.blocking import Producer
+from ottla.client.producer.producer import Producer
 from ottla.connect.standalone import StandaloneHerder
 from ottla.connect.states import State
 from ottla.connect.worker_config import WorkerConfig

@@ -32,11 +32,11 @@ from ottla.storage.checkpoint import (
     read_offsets,
     write_offsets,
 )
-from ottla.storage.log import Log, aborted_txn
+from ottla.storage.log import Log
 from ottla.storage.producer_snapshots import marker_of
 from ottla.storage.producer_state import ProducerState
 from ottla.storage.segment import Segment
-from ottla.storage.txn_index import AbortedTxn
+from ottla.storage.txn_index import AbortedTxn, aborted_txn
 from ottla.testing.simulation.disk import PowerCut, SimulatedDisk
 from ottla.wire.records.batch import BatchHeader, read_header
 from ottla.wire.records.builder import end_txn_marker

@@ -27,7 +27,7 @@ def power_cuts(seed: int) -> None:
             assert not story.said, story
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(4))  # `make chaos` runs 4,000 more
 def test_what_was_flushed_survives_power_cuts_at_any_call(block: int) -> None:
     for seed in range(block * 15, block * 15 + 15):
         power_cuts(seed)

@@ -69,7 +69,7 @@ def test_the_code_of_a_page_runs_on_spark(
 
 
 def run_once(app: st.App, spark: Any) -> None:
-    started = running.start(app, spark)
+    started = running.start(app.application(), spark)
     try:
         started.process_all_available()
     finally:

@@ -44,7 +44,7 @@ class Shop:
         return st.App(name, bootstrap=self.bootstrap, state_dir=self._state_dir)
 
     def start(self, app: st.App) -> Running:
-        self._running.append(start(app, self._spark))
+        self._running.append(start(app.application(), self._spark))
         return self._running[-1]
 
     def stop(self) -> None:

@@ -36,7 +36,7 @@ class Surroundings:
         return st.App(name, bootstrap=self.bootstrap, state_dir=self._state_dir)
 
     def start(self, app: st.App) -> Running:
-        self.running.append(start(app, self._spark))
+        self.running.append(start(app.application(), self._spark))
         return self.running[-1]
 
     def run_all(self, app: st.App) -> None:

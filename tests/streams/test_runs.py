@@ -26,6 +26,7 @@ from ottla.cli.kafka_streams_application_reset import kafka_streams_application_
 from ottla.streams.failures import QueryFailed
 from ottla.streams.run import start
 from ottla.streams.running import Running
+from ottla.streams.store import Stores
 from ottla.testing.broker_thread import BrokerThread
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def test_a_running_application_answers_over_http(shop: Shop, spark: SparkSession
     shop.create("web-words", "web-counts")
     say(shop, "web", "tea", "", "tea")
     app = counting(shop, "web")
-    running = start(app, spark, http="127.0.0.1:0")
+    running = start(app.application(), spark, http="127.0.0.1:0")
     try:
         running.process_all_available()
         shop.records("web-counts")
@@ -313,7 +314,7 @@ def test_a_query_that_lost_its_broker_is_started_again(
     app.stream("a").to("b")
     ends = iter(["KafkaTimeout: nothing came", "ConnectionRefusedError: [Errno 111]", None])
     running = Running(
-        app, None, lambda *_: Query(next(ends)), AppLock(str(tmp_path), "lost"), owns_session=False  # type: ignore[arg-type, return-value]
+        app.application(), None, lambda *_: Query(next(ends)), AppLock(str(tmp_path), "lost"), Stores(), owns_session=False  # type: ignore[arg-type, return-value]  # noqa: E501
     )  # fmt: skip
     running.start(app.sinks)
     said: list[str] = []
@@ -333,7 +334,7 @@ def test_a_query_that_would_fail_again_ends_the_application(tmp_path: Path) -> N
     app = st.App("bad", state_dir=tmp_path)
     app.stream("a").to("b")
     running = Running(
-        app, None, lambda *_: Query("ValueError: no number"), AppLock(str(tmp_path), "bad"), owns_session=False  # type: ignore[arg-type, return-value]  # noqa: E501
+        app.application(), None, lambda *_: Query("ValueError: no number"), AppLock(str(tmp_path), "bad"), Stores(), owns_session=False  # type: ignore[arg-type, return-value]  # noqa: E501
     )  # fmt: skip
     running.start(app.sinks)
     with pytest.raises(QueryFailed, match="App 'bad', topic 'b': ValueError: no number"):

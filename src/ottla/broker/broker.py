@@ -9,8 +9,9 @@ Every step of a stop that depends on another process has a time limit: the hando
 `controlled.shutdown.timeout.ms`, the others have seconds. Only disk writes may take as long as they
 need.
 
-Handlers receive this object. It only connects the components: `core` decides, `storage` keeps the
-data, `metadata` agrees with the other brokers."""
+It only connects the components: `core` decides, `storage` keeps the data, `metadata` agrees with
+the other brokers. The components and handlers do not know this class. Each declares the few parts
+of it that it uses as a protocol (ports.py)."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ class Broker:
         self.cluster_id = ""
         self.image = ClusterImage()
         self.partitions: dict[tuple[str, int], Partition] = {}
-        self.partitions_version = object()
+        self.partitions_version: object = object()
         """Replaced by a new object whenever a partition is opened, removed or reconfigured, or its
         leader or leader epoch changes. Fetch sessions and produce_fast_path.py compare its
         identity."""
@@ -374,7 +375,7 @@ class Broker:
         """Run a function that may block on disk I/O in a thread, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -405,7 +406,7 @@ class Broker:
             elif self.cluster is not None:
                 self.cluster.replication.apply_role(partition, change.topic, change.new)
             else:
-                self.partitions_version = object()
+                self.partitions_changed()
                 partition.leader_epoch = change.new.leader_epoch
         for topic in delta.topic_configs_changed:
             self._use_topic_config(topic)
@@ -455,7 +456,7 @@ class Broker:
         return self.node_id in topic.partitions[key.partition].replicas
 
     def _register_logs(self, logs: list[Log]) -> None:
-        self.partitions_version = object()
+        self.partitions_changed()
         for log in logs:
             topic = self.image.topics[log.partition.topic]
             partition = self.partitions[log.partition] = Partition(
@@ -489,7 +490,7 @@ class Broker:
             self.topics_needing_records.discard(topic)
 
     def _drop_topic(self, topic: TopicImage) -> None:
-        self.partitions_version = object()
+        self.partitions_changed()
         self.topics_needing_records.discard(topic.name)
         self.group_coordinator.topic_deleted(topic)
         self.transaction_coordinator.topic_deleted(topic)
@@ -501,13 +502,17 @@ class Broker:
         partition = self.partitions.pop(key, None)
         if partition is None:
             return
-        self.partitions_version = object()
+        self.partitions_changed()
         if self.cluster is not None:
             self.cluster.replication.forget(key)
             partition.follow(partition.leader_epoch)
             self.leader_changed(partition)
         self._delete_log(partition.log)
         partition.wake_delayed_fetches()
+
+    def partitions_changed(self) -> None:
+        """Invalidate what fetch sessions and the produce fast path know about partitions."""
+        self.partitions_version = object()
 
     def leader_changed(self, partition: Partition) -> None:
         """Start or stop the coordinator of a partition that this broker starts or stops leading."""
@@ -535,7 +540,7 @@ class Broker:
         return topic_config(self.config, topic.configs)
 
     def _use_topic_config(self, topic: TopicImage) -> None:
-        self.partitions_version = object()
+        self.partitions_changed()
         config = self._topic_config(topic)
         for index in range(len(topic.partitions)):
             partition = self.partitions.get(TopicPartition(topic.name, index))

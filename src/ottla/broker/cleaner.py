@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeAlias
 
-from ottla.base.config.broker import BrokerConfig
 from ottla.base.errors import KafkaError
-from ottla.base.ports import Clock, FileSystem
+from ottla.base.ports import FileSystem
 from ottla.base.types import TopicPartition
 from ottla.broker.cleaner_checkpoints import CleanerCheckpoints
 from ottla.broker.compactor import (
@@ -29,6 +28,14 @@ from ottla.broker.compactor import (
     CompactionFailed,
     Compactor,
     WorkerCompactor,
+)
+from ottla.broker.partition import Partition
+from ottla.broker.ports import (
+    Configuration,
+    Flushing,
+    HostedPartitions,
+    Threads,
+    TimeSource,
 )
 from ottla.storage.compaction import remove_cleaned
 from ottla.storage.compaction_job import CleanedSegment, CompactionResult
@@ -54,43 +61,15 @@ MIN_IO_BUFFER_BYTES = 64 * 1024
 MIB = 1024 * 1024
 
 
-class CleanablePartition(Protocol):
-    """The parts of a partition that the cleaner uses."""
-
-    log: Log
-
-    @property
-    def last_stable_offset(self) -> int: ...
-
-
-class CleanerFlusher(Protocol):
-    def wait_for(self, partition: Any, offset: int) -> Awaitable[None]: ...
-
-
-class CleanerHousekeeping(Protocol):
-    def remove_segments_later(self, segments: list[Segment], delay_ms: int) -> None: ...
-
-
-class CleanedBroker(Protocol):
+class CleanerPorts(Configuration, Flushing, HostedPartitions, Threads, TimeSource, Protocol):
     """The parts of a broker that the cleaner uses."""
 
-    fs: FileSystem
-    clock: Clock
-
     @property
-    def config(self) -> BrokerConfig: ...
+    def fs(self) -> FileSystem: ...
 
-    @property
-    def partitions(self) -> Mapping[Any, CleanablePartition]:
-        """Partitions by (topic, partition)."""
 
-    @property
-    def flusher(self) -> CleanerFlusher: ...
-
-    @property
-    def housekeeping(self) -> CleanerHousekeeping: ...
-
-    async def run_blocking(self, work: Callable[[], Any]) -> Any: ...
+RemoveSegments: TypeAlias = Callable[[list[Segment], int], None]
+"""Deletes the files of segments after a delay in milliseconds."""
 
 
 class _Skip(NamedTuple):
@@ -103,8 +82,21 @@ class _Skip(NamedTuple):
 class Cleaner:
     """Background compaction of all logs of a broker."""
 
-    def __init__(self, broker: CleanedBroker, compactor: Compactor | None = None) -> None:
+    def __init__(
+        self,
+        broker: CleanerPorts,
+        remove_segments: RemoveSegments,
+        compactor: Compactor | None = None,
+    ) -> None:
+        """Create a cleaner; `run` runs it.
+
+        Args:
+            broker: The broker whose logs it cleans.
+            remove_segments: Deletes the segments that compaction has replaced.
+            compactor: Compacts one log; a worker process by default.
+        """
         self._broker = broker
+        self._remove_segments = remove_segments
         self._compactor = compactor or WorkerCompactor()
         self._checkpoints = CleanerCheckpoints(broker.fs, self._find_log, broker.run_blocking)
         self._in_progress: set[TopicPartition] = set()
@@ -184,7 +176,7 @@ class Cleaner:
             return True
         return False
 
-    def _assess(self, partition: CleanablePartition) -> DirtyLog | None:
+    def _assess(self, partition: Partition) -> DirtyLog | None:
         log = partition.log
         try:
             return assess(
@@ -275,7 +267,7 @@ class Cleaner:
             await self._broker.run_blocking(new.remove)
             raise
         old = log.swap_segments(new, sources)
-        self._broker.housekeeping.remove_segments_later(old, log.config.file_delete_delay_ms)
+        self._remove_segments(old, log.config.file_delete_delay_ms)
         await self._broker.run_blocking(lambda: log.fs.sync_directory(log.directory))
 
     def _sources(self, planned: CompactionPlan, cleaned: CleanedSegment) -> list[Segment]:

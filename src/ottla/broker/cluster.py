@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.base.cluster import NO_LEADER, BrokerRegistration, PartitionState
 from ottla.base.errors import ErrorCode, KafkaError, UserError
@@ -22,15 +22,24 @@ from ottla.base.types import TopicPartition
 from ottla.broker.cluster_controller import ClusterController
 from ottla.broker.forwarding import Forwarding
 from ottla.broker.leases import LeaseKeeper, LeaseStore
+from ottla.broker.logs import Logs
+from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
+from ottla.broker.ports import (
+    Configuration,
+    Flushing,
+    HostedPartitions,
+    Metadata,
+    PeerEndpoints,
+    Store,
+    Threads,
+    TimeSource,
+)
 from ottla.broker.registration import register
 from ottla.broker.replication import Replication
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
 from ottla.core.controller.elections import Brokers, elect
 from ottla.metadata import tree
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -45,14 +54,44 @@ class SessionLostAgain(Exception):
     """The session in which this broker has just registered has ended already."""
 
 
+class ClusterPorts(
+    Configuration,
+    Flushing,
+    HostedPartitions,
+    Metadata,
+    PeerEndpoints,
+    Store,
+    Threads,
+    TimeSource,
+    Protocol,
+):
+    """The parts of a broker that its membership in a cluster uses, including replication."""
+
+    @property
+    def logs(self) -> Logs: ...
+
+    @property
+    def data_owner(self) -> str:
+        """Identity of the data directories that this process has locked."""
+
+    async def applied(self, revision: int) -> None:
+        """Wait until the image includes the revision."""
+
+    def partitions_changed(self) -> None:
+        """Invalidate what was cached about partitions."""
+
+    def leader_changed(self, partition: Partition) -> None:
+        """Start or stop the coordinator of a partition."""
+
+
 class Cluster:
     """This broker as a member of a cluster."""
 
-    def __init__(self, broker: Broker, leases: LeaseStore) -> None:
+    def __init__(self, broker: ClusterPorts, leases: LeaseStore) -> None:
         self._broker = broker
         lease_ms = broker.config.broker_lease_ms
         self._lease = LeaseKeeper(leases, broker.clock, broker.node_id, lease_ms, broker.applied)
-        self.replication = Replication(broker)
+        self.replication = Replication(broker, lambda: self._lease.is_held)
         self.controller = ClusterController(broker, lease_ms, lambda: self._lease.is_held)
         self._lease.on_regained = self._lease_regained
         self.forwarding = Forwarding(broker)

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ottla.base.cluster import TopicImage
-from ottla.base.config.broker import BrokerConfig
 from ottla.base.config.topic import topic_config
 from ottla.base.errors import KafkaError
 from ottla.base.metadata import (
@@ -30,12 +29,12 @@ from ottla.base.metadata import (
     Check,
     Create,
     Delete,
-    MetadataStore,
     Op,
     Replace,
     TxnConflict,
 )
-from ottla.base.ports import Clock
+from ottla.broker.controller import ControllerPorts
+from ottla.broker.ports import TimeSource
 from ottla.core.controller.elections import (
     Brokers,
     LeadershipChange,
@@ -45,7 +44,7 @@ from ottla.core.controller.elections import (
 from ottla.core.controller.reassignment import decide_completions
 from ottla.core.replication.lease import LeaseWatch
 from ottla.metadata import tree
-from ottla.metadata.image import NO_CONTROLLER, NO_CONTROLLER_EPOCH, ClusterImage
+from ottla.metadata.image import NO_CONTROLLER, NO_CONTROLLER_EPOCH
 
 logger = logging.getLogger(__name__)
 
@@ -55,29 +54,16 @@ RETRY_S = 0.2
 MAX_WAIT_S = 5.0
 
 
-class ClusterBroker(Protocol):
+class ClusterControllerPorts(ControllerPorts, TimeSource, Protocol):
     """The parts of a broker that the cluster controller uses."""
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def config(self) -> BrokerConfig: ...
-
-    @property
-    def image(self) -> ClusterImage: ...
-
-    @property
-    def store(self) -> MetadataStore: ...
-
-    @property
-    def clock(self) -> Clock: ...
 
 
 class ClusterController:
     """The part of the controller that runs elections: its own and those of partition leaders."""
 
-    def __init__(self, broker: ClusterBroker, lease_ms: int, has_lease: Callable[[], bool]) -> None:
+    def __init__(
+        self, broker: ClusterControllerPorts, lease_ms: int, has_lease: Callable[[], bool]
+    ) -> None:
         self._broker = broker
         self._has_lease = has_lease
         self._leases = LeaseWatch(lease_ms / 1000)

@@ -10,18 +10,16 @@ unresponsive leader only as long as the image names it as the leader."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ottla.base.cluster import NO_LEADER
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.peers import Peers
-from ottla.broker.transaction_markers import LocalMarkers, Marker, OnWritten
+from ottla.broker.ports import HostedPartitions, NodeId, PartitionLeaders, Tasks
+from ottla.broker.transaction_markers import LocalMarkers, Marker, MarkerPorts, OnWritten
 from ottla.net.errors import ClientError
 from ottla.wire.api import Api
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 REQUEST_TIMEOUT_S = 30.0
 LEADER_CHECK_INTERVAL_S = 0.25
@@ -35,10 +33,24 @@ class _PendingMarker(NamedTuple):
     on_written: OnWritten
 
 
+class MarkerCluster(Protocol):
+    """The connections to the other brokers, for markers."""
+
+    @property
+    def marker_peers(self) -> Peers: ...
+
+
+class ClusterMarkerPorts(MarkerPorts, HostedPartitions, NodeId, PartitionLeaders, Tasks, Protocol):
+    """The parts of a broker that write markers to partitions of any broker."""
+
+    @property
+    def cluster(self) -> MarkerCluster | None: ...
+
+
 class ClusterMarkers:
     """Markers for partitions led by any broker of the cluster."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: ClusterMarkerPorts) -> None:
         self._broker = broker
         self._local = LocalMarkers(broker)
         self._senders: dict[int, _MarkerSender] = {}
@@ -65,7 +77,7 @@ class ClusterMarkers:
 class _MarkerSender:
     """The queue of markers for one broker."""
 
-    def __init__(self, broker: Broker, peers: Peers, leader: int) -> None:
+    def __init__(self, broker: ClusterMarkerPorts, peers: Peers, leader: int) -> None:
         self._broker = broker
         self._peers = peers
         self._leader = leader

@@ -27,22 +27,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from ottla.base.errors import KafkaError
 from ottla.base.ports import Piece, ReadableBuffer
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.file_sender import FileSender
+from ottla.broker.memory import RequestMemory, ResponseMemory
 from ottla.broker.produce_fast_path import ProduceFastPath
-from ottla.broker.router import EXCLUSIVE_APIS, RequestRejected, decode, encode
+from ottla.broker.router import (
+    EXCLUSIVE_APIS,
+    HandlerPorts,
+    RequestRejected,
+    Router,
+    decode,
+    encode,
+)
 from ottla.net.backpressure import write_pieces
 from ottla.net.same_machine import disable_pacing
 from ottla.wire.codec import DecodeError
 from ottla.wire.frame import FrameReader, FrameRefused
-
-if TYPE_CHECKING:
-    from ottla.broker.server import Server
 
 FRAMES_PER_WAKEUP = 128
 """Requests of one client served at once before other connections get their chance."""
@@ -54,6 +60,7 @@ HIGH_WATER_BYTES = 16 * 1024
 LOW_WATER_BYTES = 0
 
 PRODUCE = 0
+T = TypeVar("T")
 
 YIELDING = 1
 WRITING = 2
@@ -62,6 +69,47 @@ PENDING = 8
 MEMORY = 16
 ENDING = 32
 ARRIVING = 64
+
+
+class ConnectionOwner(Protocol):
+    """The server of a connection: shared state, limits and reports."""
+
+    requests: int
+    bytes_in: int
+    bytes_out: int
+
+    @property
+    def broker(self) -> HandlerPorts: ...
+
+    @property
+    def router(self) -> Router: ...
+
+    @property
+    def produce_fast_path(self) -> Callable[[], ProduceFastPath] | None: ...
+
+    @property
+    def request_memory(self) -> RequestMemory: ...
+
+    @property
+    def response_memory(self) -> ResponseMemory: ...
+
+    def admit(self, connection: Connection) -> bool: ...
+
+    def must_wait(self, connection: Connection) -> bool: ...
+
+    def forget(self, connection: Connection) -> None: ...
+
+    def report_abuse(self, connection: Connection, reason: str) -> None: ...
+
+    def report_closing(self, connection: Connection, reason: str) -> None: ...
+
+    def report_failure(self, connection: Connection, error: Exception) -> None: ...
+
+    def schedule(self, callback: Callable[[], None]) -> object: ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
+
+    def flush_soon(self, connection: Connection) -> None: ...
 
 
 class PendingResponse:
@@ -114,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         "unsent_seen",
     )
 
-    def __init__(self, server: Server, listener: str) -> None:
+    def __init__(self, server: ConnectionOwner, listener: str) -> None:
         self.server = server
         self.listener = listener
         self.peer = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 Body: TypeAlias = dict[str, Any]
 
@@ -27,8 +27,22 @@ error response where the API has one. Any other exception is a bug in the broker
 `records` views in a request are valid until the handler returns, or, for an `async def` handler,
 until it is done. A plain function that returns a coroutine must copy what the coroutine needs."""
 
-Handler: TypeAlias = Callable[[Any, "RequestContext", Any], Response]
-"""(broker, context, decoded request) -> response."""
+PortsT = TypeVar("PortsT")
+
+Handler: TypeAlias = Callable[[PortsT, "RequestContext", Any], Response]
+"""(parts of the broker, context, decoded request) -> response."""
+
+
+class ClientConnection(Protocol):
+    """The connection of a client, as handlers see it."""
+
+    @property
+    def listener(self) -> str:
+        """Name of the listener that accepted the connection."""
+
+    @property
+    def peer(self) -> str:
+        """Host of the client."""
 
 
 @dataclass(slots=True)
@@ -43,4 +57,4 @@ class RequestContext:
     """Name of the listener that accepted the connection."""
     peer: str
     """Host of the client."""
-    connection: Any = None
+    connection: ClientConnection | None = None

@@ -23,10 +23,10 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from ottla.base.cluster import ClusterView, TopicImage
-from ottla.base.config.broker import BrokerConfig
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.metadata import Check, Create, MetadataStore, Op, Replace, TxnConflict
+from ottla.base.metadata import Check, Create, Op, Replace, TxnConflict
 from ottla.base.types import TopicPartition, new_uuid
+from ottla.broker.ports import Configuration, Metadata, NodeId, Store
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
     ConfigRequest,
@@ -66,7 +66,6 @@ from ottla.core.controller.reassignment import (
 )
 from ottla.metadata import tree
 from ottla.metadata.follower import ImageFollower
-from ottla.metadata.image import ClusterImage
 
 logger = logging.getLogger(__name__)
 
@@ -86,20 +85,8 @@ Decision = TypeVar(
 )
 
 
-class ControlledBroker(Protocol):
+class ControllerPorts(Configuration, Metadata, NodeId, Store, Protocol):
     """The parts of a broker that the controller uses."""
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def config(self) -> BrokerConfig: ...
-
-    @property
-    def image(self) -> ClusterImage: ...
-
-    @property
-    def store(self) -> MetadataStore: ...
 
 
 class ControllerCluster(Protocol):
@@ -124,7 +111,7 @@ class Controller:
 
     def __init__(
         self,
-        broker: ControlledBroker,
+        broker: ControllerPorts,
         follower: ImageFollower,
         *,
         new_id: Callable[[], bytes] = new_uuid,

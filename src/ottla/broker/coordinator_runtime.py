@@ -9,7 +9,8 @@ Processing of an event
 3. Its records wait for the end of this event loop iteration, so that everything that arrived
    together becomes one batch in the log. Then they are appended and applied.
 4. Its responses are sent when the high watermark has passed everything written before them, even if
-   the decision has no records of its own: it may depend on records that could still be lost.
+   the decision has no records of its own: it may depend on records that could still be lost. A
+   request that waits longer than `commit_timeout_ms` fails; its records stay in the log.
 
 A failed append changes nothing: the requests get the error and may be retried. If a write was
 accepted but could not be synced, state that was already applied may be lost, so the shard closes,
@@ -23,7 +24,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import Clock
@@ -32,6 +33,7 @@ from ottla.broker.coordinator_loader import load
 from ottla.broker.flusher import Flusher
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Flushing, LeadershipProofs, Tasks, Threads, TimeSource
 from ottla.broker.timers import Timers
 from ottla.core.coordinator import (
     Decision,
@@ -65,8 +67,12 @@ _STATE_ERRORS = {
 }
 
 
+class CoordinatorPorts(Flushing, LeadershipProofs, Tasks, Threads, TimeSource, Protocol):
+    """The parts of a broker that a coordinator's runtime uses."""
+
+
 class RuntimePorts(NamedTuple):
-    """The parts of a broker that the runtime uses."""
+    """The parts of a broker that the runtime uses, and the timers of the coordinator."""
 
     clock: Clock
     timers: Timers
@@ -78,6 +84,18 @@ class RuntimePorts(NamedTuple):
     leadership_proof: Callable[[Partition], asyncio.Future[None] | None] = lambda _: None
     """Function that returns what to await before reporting what only the leader can know."""
 
+    @classmethod
+    def of(cls, broker: CoordinatorPorts, timers: Timers) -> RuntimePorts:
+        return cls(
+            broker.clock,
+            timers,
+            broker.flusher,
+            broker.run_blocking,
+            broker.spawn,
+            broker.check_can_prove_leadership,
+            broker.leadership_proof,
+        )
+
 
 class RuntimeSettings(NamedTuple):
     """Settings of one kind of coordinator."""
@@ -85,6 +103,8 @@ class RuntimeSettings(NamedTuple):
     compression: int = 0
     """Codec number for batches; 0 for none."""
     load_buffer_bytes: int = 5 * 1024 * 1024
+    commit_timeout_ms: int | None = None
+    """Maximum time that a response waits for the replicas of its records; None for no limit."""
 
 
 class CoordinatorRuntime:
@@ -179,8 +199,9 @@ class ShardRunner:
         self._flush_handle: asyncio.Handle | None = None
         self._written = 0
         """Offset after the last record that was written."""
-        self._uncommitted: deque[tuple[int, list[SendResponse]]] = deque()
-        """(offset that the high watermark must reach, responses), in ascending order."""
+        self._uncommitted: deque[tuple[int, float, list[SendResponse]]] = deque()
+        """(offset that the high watermark must reach, time since when they wait, responses), in
+        ascending order."""
         self._is_waiting = False
 
     # --------------------------------------------------------------------------- start and stop
@@ -384,8 +405,28 @@ class ShardRunner:
         if self._partition.high_watermark >= self._written:
             _send(responses)
             return
-        self._uncommitted.append((self._written, responses))
+        self._uncommitted.append((self._written, self._ports.clock.monotonic(), responses))
+        if len(self._uncommitted) == 1 and self._settings.commit_timeout_ms is not None:
+            self._start_commit_timeout(self._settings.commit_timeout_ms / 1000)
         self._wait_for_commit()
+
+    def _start_commit_timeout(self, delay_s: float) -> None:
+        key = self._partition.key, "commit timeout"
+        self._ports.timers.start(key, delay_s, self._fail_timed_out)
+
+    def _fail_timed_out(self) -> None:
+        """Fail the responses that have waited too long for replicas, with Kafka's error."""
+        timeout_s = (self._settings.commit_timeout_ms or 0) / 1000
+        now = self._ports.clock.monotonic()
+        while self._uncommitted and now >= self._uncommitted[0][1] + timeout_s:
+            error = KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"The replicas of {self._partition.key} did not copy the records of this request "
+                f"within {timeout_s:g} seconds",
+            )
+            self._fail(self._uncommitted.popleft()[2], error)
+        if self._uncommitted:
+            self._start_commit_timeout(self._uncommitted[0][1] + timeout_s - now)
 
     def _wait_for_commit(self) -> None:
         if not self._is_waiting and self._uncommitted:
@@ -403,11 +444,11 @@ class ShardRunner:
             return
         watermark = self._partition.high_watermark
         while self._uncommitted and self._uncommitted[0][0] <= watermark:
-            _send(self._uncommitted.popleft()[1])
+            _send(self._uncommitted.popleft()[2])
         self._wait_for_commit()
 
     def _pop_uncommitted(self) -> list[SendResponse]:
-        responses = [response for _, responses in self._uncommitted for response in responses]
+        responses = [response for *_, responses in self._uncommitted for response in responses]
         self._uncommitted.clear()
         return responses
 

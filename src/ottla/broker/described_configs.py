@@ -14,10 +14,10 @@ from ottla.base.config.describe import (
     describe_topic,
 )
 from ottla.broker.context import Body
-from ottla.broker.topic_views import TopicsBroker
+from ottla.broker.topic_views import TopicPorts
 
 
-def topic_entries(broker: TopicsBroker, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+def topic_entries(broker: TopicPorts, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     key = ("topic configs", frozenset(overrides.items()))
     entries: list[ConfigEntry] | None = broker.image.views.get(key)
     if entries is None:
@@ -27,7 +27,7 @@ def topic_entries(broker: TopicsBroker, overrides: Mapping[str, str]) -> list[Co
     return entries
 
 
-def created_topic_configs(broker: TopicsBroker, overrides: Mapping[str, str]) -> list[Body]:
+def created_topic_configs(broker: TopicPorts, overrides: Mapping[str, str]) -> list[Body]:
     """Return a new topic's configs as CreateTopics reports them."""
     key = ("created topic configs", frozenset(overrides.items()))
     configs: list[Body] | None = broker.image.views.get(key)
@@ -46,10 +46,10 @@ def created_topic_configs(broker: TopicsBroker, overrides: Mapping[str, str]) ->
     return configs
 
 
-def broker_entries(broker: TopicsBroker) -> list[ConfigEntry]:
+def broker_entries(broker: TopicPorts) -> list[ConfigEntry]:
     own, default_configs = broker.image.dynamic_configs(broker.node_id)
     return describe_broker(broker.config, own, default_configs)
 
 
-def broker_default_entries(broker: TopicsBroker) -> list[ConfigEntry]:
+def broker_default_entries(broker: TopicPorts) -> list[ConfigEntry]:
     return describe_broker_default(broker.image.broker_configs.get("", {}))

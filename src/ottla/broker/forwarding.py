@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, Handler, RequestContext, Response
 from ottla.broker.peers import Peers, is_peer
+from ottla.broker.ports import Metadata, PeerEndpoints
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
 from ottla.net.errors import ClientError
 from ottla.wire.compile import Message
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +38,14 @@ MAX_CONTROLLER_WAIT_MS = 30_000
 RETRY_INTERVAL_S = 0.05
 
 
+class ForwardingPorts(Metadata, PeerEndpoints, Protocol):
+    """The parts of a broker that forwarding uses."""
+
+
 class Forwarding:
     """The connection over which this broker forwards requests to the controller."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: ForwardingPorts) -> None:
         self._broker = broker
         self._peers = Peers(broker)
 
@@ -87,43 +90,66 @@ class Forwarding:
         self._peers.close()
 
 
-def forwarding(handle: Handler) -> Handler:
+class ForwardingCluster(Protocol):
+    """The part of a cluster that forwards requests."""
+
+    @property
+    def is_controller(self) -> bool: ...
+
+    @property
+    def forwarding(self) -> Forwarding: ...
+
+
+class ForwardingBroker(Protocol):
+    """The part of a broker that decides whether a request is forwarded."""
+
+    @property
+    def cluster(self) -> ForwardingCluster | None: ...
+
+
+BrokerT = TypeVar("BrokerT", bound=ForwardingBroker)
+LocalHandler: TypeAlias = Callable[[RequestContext, Any], Response]
+"""A handler with its broker."""
+
+
+def forwarding(handle: Handler[BrokerT]) -> Handler[BrokerT]:
     """Wrap a handler so that a broker which is not the controller forwards the request."""
 
-    def handle_or_forward(broker: Any, context: RequestContext, request: Any) -> Response:
-        if broker.cluster is None or is_peer(context.client_id):
+    def handle_or_forward(broker: BrokerT, context: RequestContext, request: Any) -> Response:
+        cluster = broker.cluster
+        if cluster is None or is_peer(context.client_id):
             return handle(broker, context, request)
-        return _retry_until_decided(broker, context, request, handle)
+        return _retry_until_decided(cluster, context, request, partial(handle, broker))
 
     return handle_or_forward
 
 
 async def _retry_until_decided(
-    broker: Any, context: RequestContext, request: Any, handle: Handler
+    cluster: ForwardingCluster, context: RequestContext, request: Any, handle: LocalHandler
 ) -> Body | None:
     time = asyncio.get_running_loop().time
     limit_ms = min(getattr(request, "timeout_ms", MAX_CONTROLLER_WAIT_MS), MAX_CONTROLLER_WAIT_MS)
     deadline = time() + limit_ms / 1000
     while True:
-        response = await _decide_or_forward(broker, context, request, handle)
+        response = await _decide_or_forward(cluster, context, request, handle)
         if response is None or not is_not_controller(response) or time() >= deadline:
             return response
         await asyncio.sleep(RETRY_INTERVAL_S)
 
 
 async def _decide_or_forward(
-    broker: Any, context: RequestContext, request: Any, handle: Handler
+    cluster: ForwardingCluster, context: RequestContext, request: Any, handle: LocalHandler
 ) -> Body | None:
-    if not broker.cluster.is_controller:
+    if not cluster.is_controller:
         try:
-            forwarded: Body = await broker.cluster.forwarding.forward(
+            forwarded: Body = await cluster.forwarding.forward(
                 context.api_key, context.api_version, as_dict(request)
             )
         except KafkaError:
             pass  # the local handler builds the NOT_CONTROLLER response of each API
         else:
             return forwarded
-    response = handle(broker, context, request)
+    response = handle(context, request)
     return response if response is None or isinstance(response, dict) else await response
 
 

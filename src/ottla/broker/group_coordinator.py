@@ -8,28 +8,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.base.cluster import TopicImage
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.config.group import group_config
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.coordinator_runtime import (
+    CoordinatorPorts,
     CoordinatorRuntime,
     RuntimePorts,
     RuntimeSettings,
     ShardState,
 )
-from ottla.broker.internal_topic import InternalTopic
+from ottla.broker.internal_topic import InternalTopic, InternalTopicPorts
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Configuration
 from ottla.broker.timers import Timers
 from ottla.core.coordinator import Event, ProducerIdAndEpoch, Token
 from ottla.core.group.events import GroupEvent, ListRequested, RetentionChecked, TopicDeleted
 from ottla.core.group.settings import GroupSettings
 from ottla.core.group.shard import GroupShard
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -39,25 +38,23 @@ GROUPS_PER_CHECK = 500
 """Number of groups checked for expired offsets before the event loop does other work."""
 
 
+class GroupCoordinatorPorts(CoordinatorPorts, InternalTopicPorts, Configuration, Protocol):
+    """The parts of a broker that the group coordinator uses."""
+
+
 class GroupCoordinator:
     """The coordinator of the groups whose state is in partitions led by this broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: GroupCoordinatorPorts) -> None:
         self._broker = broker
         config = broker.config
         self.settings = GroupSettings.of(config)
         self._timers = Timers(broker.clock)
-        ports = RuntimePorts(
-            broker.clock,
-            self._timers,
-            broker.flusher,
-            broker.run_blocking,
-            broker.spawn,
-            broker.check_can_prove_leadership,
-            broker.leadership_proof,
-        )
+        ports = RuntimePorts.of(broker, self._timers)
         settings = RuntimeSettings(
-            config.offsets_topic_compression_codec, config.offsets_load_buffer_size
+            config.offsets_topic_compression_codec,
+            config.offsets_load_buffer_size,
+            config.offsets_commit_timeout_ms,
         )
         self.serves_consumer_protocol = "consumer" in config.group_coordinator_rebalance_protocols
         self.runtime = CoordinatorRuntime(ports, self._new_shard, settings)

@@ -6,15 +6,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from ottla.broker.cleaner import Cleaner
+from ottla.broker.cleaner import Cleaner, CleanerPorts
+from ottla.broker.logs import Logs
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Tasks
 from ottla.storage.retention import apply_retention
 from ottla.storage.segment import Segment
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +24,20 @@ REOPEN_MS = 5_000
 NEVER_MS = 2**63 - 1
 
 
+class HousekeepingPorts(CleanerPorts, Tasks, Protocol):
+    """The parts of a broker that its periodic work uses."""
+
+    @property
+    def logs(self) -> Logs: ...
+
+    async def open_missing(self) -> None:
+        """Retry the logs that could not be opened."""
+
+
 class Housekeeping:
     """The background tasks of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: HousekeepingPorts) -> None:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
         self._removals: set[asyncio.TimerHandle] = set()
@@ -48,7 +57,7 @@ class Housekeeping:
             lambda: broker.config.producer_id_expiration_check_interval_ms, self._expire_producers
         )
         if broker.config.log_cleaner_enable:
-            self._cleaner = Cleaner(broker)
+            self._cleaner = Cleaner(broker, self.remove_segments_later)
             self._tasks.append(asyncio.ensure_future(self._cleaner.run()))
         for path in broker.logs.unfinished_deletions():
             self._tasks.append(asyncio.ensure_future(self._remove_directory(path)))

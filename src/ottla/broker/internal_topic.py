@@ -6,22 +6,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode, KafkaError
+from ottla.broker.ports import Metadata
+from ottla.core.controller.create_topics import TopicDecision
 from ottla.core.group.hashing import partition_for
 
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-
 logger = logging.getLogger(__name__)
+
+
+class TopicCreator(Protocol):
+    """The part of the controller that creates topics without a request for them."""
+
+    async def auto_create_topics(self, names: Sequence[str]) -> list[TopicDecision]: ...
+
+
+class InternalTopicPorts(Metadata, Protocol):
+    """The parts of a broker that an internal topic uses."""
+
+    @property
+    def controller(self) -> TopicCreator: ...
 
 
 class InternalTopic:
     """One of `__consumer_offsets` and `__transaction_state`."""
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: InternalTopicPorts, name: str) -> None:
         self.name = name
         self._broker = broker
         self._creation: asyncio.Task[None] | None = None

@@ -9,12 +9,10 @@ connection: each purpose has its own `Peers`."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ottla.broker.ports import PeerEndpoints
 from ottla.net.connection import Connection
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 CONNECT_TIMEOUT_S = 5.0
 _CLIENT_ID = "broker-"
@@ -32,7 +30,7 @@ def is_peer(client_id: str | None) -> bool:
 class Peers:
     """One connection to each other broker, for one purpose."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: PeerEndpoints) -> None:
         self._broker = broker
         self._connections: dict[int, Connection] = {}
         self._opening: dict[int, asyncio.Lock] = {}

@@ -15,17 +15,15 @@ left to the ordinary path, as if the fast path did not exist."""
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ottla.base.errors import KafkaError
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Flushing, HostedPartitions, TimeSource
 from ottla.core.produce import prepare
 from ottla.wire.compile import MALFORMED, decode_uvarint
 from ottla.wire.fast_messages import SUCCESS_FIELDS, produce_response_frame
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 MAX_SHAPES = 256
 """Maximum number of partitions remembered per connection."""
@@ -56,12 +54,20 @@ class RequestShape(NamedTuple):
     with_start_offset: bool
 
 
+class FastPathPorts(Flushing, HostedPartitions, TimeSource, Protocol):
+    """The parts of a broker that the fast path uses."""
+
+    @property
+    def partitions_version(self) -> object:
+        """Another object whenever a partition or its leader has changed."""
+
+
 class ProduceFastPath:
     """The request shapes that one connection has sent."""
 
     __slots__ = ("_broker", "_partitions_version", "_lengths", "_shapes")
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: FastPathPorts) -> None:
         self._broker = broker
         self._partitions_version = broker.partitions_version
         self._shapes: dict[bytes, RequestShape] = {}

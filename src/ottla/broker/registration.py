@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ottla.base.cluster import BrokerRegistration, Endpoint, TopicImage
 from ottla.base.metadata import Check, Create, Delete, Node, Op, Replace, TxnConflict
 from ottla.base.types import ZERO_UUID, format_uuid, new_uuid
-from ottla.broker.controller import ControlledBroker, Controller
+from ottla.broker.controller import Controller, ControllerPorts
 from ottla.core.controller.elections import (
     LeadershipChange,
     decide_broker_returned,
@@ -46,7 +46,7 @@ class FoundTopic(NamedTuple):
     """Initial leader epoch of each partition; empty for all 0."""
 
 
-async def ensure_cluster_id(broker: ControlledBroker, known: str | None = None) -> str:
+async def ensure_cluster_id(broker: ControllerPorts, known: str | None = None) -> str:
     """Return the cluster ID, and create it at the first start.
 
     Args:
@@ -69,7 +69,7 @@ async def ensure_cluster_id(broker: ControlledBroker, known: str | None = None) 
 
 
 async def join_cluster(
-    broker: ControlledBroker,
+    broker: ControllerPorts,
     controller: Controller,
     follower: ImageFollower,
     *,
@@ -102,7 +102,7 @@ async def join_cluster(
 
 
 async def register(
-    broker: ControlledBroker,
+    broker: ControllerPorts,
     endpoints: Mapping[str, tuple[str, int]],
     clean_shutdown: bool,
     replacing: Sequence[Check] | None = None,
@@ -148,7 +148,7 @@ async def register(
     return registration, await broker.store.txn(checks, ops)
 
 
-async def _held_by_former_session(broker: ControlledBroker) -> tuple[list[Check], list[Op]]:
+async def _held_by_former_session(broker: ControllerPorts) -> tuple[list[Check], list[Op]]:
     """Return checks and operations that delete the other nodes of a session whose process is dead.
 
     They would last until ZooKeeper ends the session. Until then elections would skip the new
@@ -177,7 +177,7 @@ def _clean_from(node_id: int, node: Node | None, clean_shutdown: bool) -> int:
     return tree.decode_registration(node_id, node, fenced=True).clean_from
 
 
-async def _become_controller(broker: ControlledBroker, adopted: Iterable[Op]) -> int:
+async def _become_controller(broker: ControllerPorts, adopted: Iterable[Op]) -> int:
     nodes, _ = await broker.store.load(tree.CONTROLLER_EPOCH)
     node = nodes.get(tree.CONTROLLER_EPOCH)
     value = tree.encode({"controller_id": broker.node_id})

@@ -16,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
+from ottla.broker.logs import Logs
 from ottla.broker.partition import Partition
 from ottla.broker.peers import peer_client_id
+from ottla.broker.ports import Configuration, Flushing, PeerEndpoints, TimeSource
 from ottla.broker.replication_throttle import ReplicationThrottle
 from ottla.broker.truncation import Truncations
 from ottla.core.replication.divergence import EpochEnd, truncation_offset
@@ -30,9 +32,6 @@ from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
 from ottla.wire.api import Api
 from ottla.wire.records.batch import iter_headers, validate
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -74,12 +73,19 @@ class _FollowedPartition:
         """The state that the last fetch requested for the partition."""
 
 
+class FetcherPorts(Configuration, Flushing, PeerEndpoints, TimeSource, Protocol):
+    """The parts of a broker that a replica fetcher uses."""
+
+    @property
+    def logs(self) -> Logs: ...
+
+
 class ReplicaFetcher:
     """The fetch loop for all partitions that this broker follows from one leader."""
 
     def __init__(
         self,
-        broker: Broker,
+        broker: FetcherPorts,
         leader: int,
         incarnation: Callable[[], int],
         truncations: Truncations,

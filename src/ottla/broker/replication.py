@@ -18,24 +18,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 from ottla.base.cluster import NO_LEADER, PartitionState, TopicImage
 from ottla.base.errors import KafkaError
 from ottla.base.metadata import Check, Replace, TxnConflict
 from ottla.base.types import TopicPartition
 from ottla.broker.disk_watch import DiskWatch
+from ottla.broker.logs import Logs
 from ottla.broker.partition import Partition
-from ottla.broker.replica_fetcher import ReplicaFetcher
-from ottla.broker.replication_throttle import ReplicationThrottle
-from ottla.broker.truncation import Truncations
+from ottla.broker.ports import HostedPartitions, Store
+from ottla.broker.replica_fetcher import FetcherPorts, ReplicaFetcher
+from ottla.broker.replication_throttle import ReplicationThrottle, ThrottlePorts
+from ottla.broker.truncation import TruncationPorts, Truncations
 from ottla.core.replication.leadership import Leadership, Proposal
 from ottla.metadata import tree
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.handlers.fetch import FetchingReplica
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +43,40 @@ MAX_CHECK_INTERVAL_S = 2.0
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
+class FetchingReplica(NamedTuple):
+    """A broker that fetches as a follower."""
+
+    id: int
+    incarnation: int
+
+
+class ReplicationPorts(
+    FetcherPorts, ThrottlePorts, TruncationPorts, HostedPartitions, Store, Protocol
+):
+    """The parts of a broker that replication uses."""
+
+    @property
+    def logs(self) -> Logs: ...
+
+    def partitions_changed(self) -> None:
+        """Invalidate what was cached about partitions."""
+
+    def leader_changed(self, partition: Partition) -> None:
+        """Start or stop the coordinator of a partition."""
+
+
 class Replication:
     """The roles of this broker's replicas, and the ISR of those it leads."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: ReplicationPorts, has_lease: Callable[[], bool]) -> None:
+        """Create the replication of a broker that has not registered yet.
+
+        Args:
+            broker: The broker that hosts the replicas.
+            has_lease: Returns whether the broker certainly still leads what it led.
+        """
         self._broker = broker
+        self._has_lease = has_lease
         self.incarnation = -1
         """This broker's incarnation in its current session; -1 if it is not registered, in which
         case it leads nothing."""
@@ -137,8 +164,7 @@ class Replication:
         self._resigned_epochs.pop(key, None)
         if key not in self._disk_watch.rejecting or not self._has_live_peers(state):
             return False
-        cluster = self._broker.cluster
-        if cluster is None or not cluster.has_lease or not partition.is_leader:
+        if not self._has_lease() or not partition.is_leader:
             return False
         if partition.high_watermark < partition.log.log_end_offset:
             return False
@@ -186,7 +212,7 @@ class Replication:
             partition.update_high_watermark()
             return
         self._stop_following(partition.key)
-        self._broker.partitions_version = object()
+        self._broker.partitions_changed()
         log = partition.log
         if state.leader_epoch > log.epochs.latest_epoch:
             # Followers can then look up the epoch even before its first record.
@@ -208,7 +234,7 @@ class Replication:
     def _follow(self, partition: Partition, topic: TopicImage, state: PartitionState) -> None:
         was_leader = partition.is_leader
         if was_leader or partition.leader_epoch != state.leader_epoch:
-            self._broker.partitions_version = object()
+            self._broker.partitions_changed()
             partition.follow(state.leader_epoch)
         if was_leader:
             self._broker.leader_changed(partition)
@@ -253,7 +279,7 @@ class Replication:
         task.add_done_callback(self._changes.discard)
 
     def _step_down(self, partition: Partition) -> None:
-        self._broker.partitions_version = object()
+        self._broker.partitions_changed()
         partition.follow(partition.leader_epoch)
         self._broker.leader_changed(partition)
 

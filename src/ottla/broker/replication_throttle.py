@@ -10,19 +10,21 @@ list the replicas (core/replication/throttle.py)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Configuration, Metadata, NodeId, TimeSource
 from ottla.core.replication.throttle import Quota, is_listed
 
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+
+class ThrottlePorts(Configuration, Metadata, NodeId, TimeSource, Protocol):
+    """The parts of a broker that replication throttling uses."""
 
 
 class ReplicationThrottle:
     """The quotas of this broker for throttled replication."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: ThrottlePorts) -> None:
         self._broker = broker
         self._send_quota = Quota()
         self._fetch_quota = Quota()

@@ -7,12 +7,15 @@ exception is ApiVersions itself (see its handler)."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
 
 from ottla.base.ports import Piece
-from ottla.broker.context import Body, Handler, RequestContext
+from ottla.broker.cluster import Cluster
+from ottla.broker.context import Body, ClientConnection, Handler, RequestContext
+from ottla.broker.controller import Controller
 from ottla.broker.forwarding import FORWARDED, forwarding
+from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -57,10 +60,86 @@ from ottla.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from ottla.broker.handlers.api_versions import ApiVersions
+from ottla.broker.handlers.api_versions import ApiVersions, Features
+from ottla.broker.logs import Logs
+from ottla.broker.ports import (
+    Configuration,
+    Flushing,
+    HostedPartitions,
+    LeadershipProofs,
+    Metadata,
+    NodeId,
+    PartitionLeaders,
+    PartitionLookup,
+    Tasks,
+    Threads,
+    TimeSource,
+)
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.replication import Replication
+from ottla.broker.transaction_coordinator import TransactionCoordinator
+from ottla.core.fetch_session import FetchSessionCache
 from ottla.wire import codec, schema
 
-HANDLERS: dict[int, Handler] = {
+
+class HandlerPorts(
+    Configuration,
+    Flushing,
+    HostedPartitions,
+    LeadershipProofs,
+    Metadata,
+    NodeId,
+    PartitionLeaders,
+    PartitionLookup,
+    Tasks,
+    Threads,
+    TimeSource,
+    Protocol,
+):
+    """The parts of a broker that the handlers use, taken together.
+
+    Every handler declares the few that it needs. With this protocol, the type checker compares the
+    declarations with `Broker`: at the table below and where the broker creates its server."""
+
+    @property
+    def can_acknowledge_alone(self) -> bool: ...
+
+    @property
+    def cluster(self) -> Cluster | None: ...
+
+    @property
+    def controller(self) -> Controller: ...
+
+    @property
+    def fetch_sessions(self) -> FetchSessionCache: ...
+
+    @property
+    def group_coordinator(self) -> GroupCoordinator: ...
+
+    @property
+    def logs(self) -> Logs: ...
+
+    @property
+    def partitions_version(self) -> object: ...
+
+    @property
+    def producer_ids(self) -> ProducerIds: ...
+
+    @property
+    def replication(self) -> Replication | None: ...
+
+    @property
+    def topics_needing_records(self) -> Collection[str]: ...
+
+    @property
+    def transaction_coordinator(self) -> TransactionCoordinator: ...
+
+    def endpoint_for(self, listener: str) -> tuple[str, int]: ...
+
+    def features(self) -> Features: ...
+
+
+HANDLERS: dict[int, Handler[HandlerPorts]] = {
     0: produce.handle,
     1: fetch.handle,
     2: list_offsets.handle,
@@ -123,7 +202,7 @@ class Route:
 
     __slots__ = ("is_exclusive", "api_key", "handle", "is_coroutine", "versions")
 
-    def __init__(self, api_key: int, handle: Handler) -> None:
+    def __init__(self, api_key: int, handle: Handler[HandlerPorts]) -> None:
         self.api_key = api_key
         self.handle = forwarding(handle) if api_key in FORWARDED else handle
         self.versions = schema.versions(api_key)
@@ -135,10 +214,13 @@ class Route:
 class Router:
     """The routes of all APIs."""
 
-    def __init__(self, handlers: Mapping[int, Handler] = HANDLERS) -> None:
+    def __init__(self, handlers: Mapping[int, Handler[HandlerPorts]] = HANDLERS) -> None:
         keys = sorted({*handlers, api_versions.API_KEY})
         self._api_versions = ApiVersions([_advertised(key) for key in keys])
-        table: dict[int, Handler] = {api_versions.API_KEY: self._api_versions.handle, **handlers}
+        table: dict[int, Handler[HandlerPorts]] = {
+            api_versions.API_KEY: self._api_versions.handle,
+            **handlers,
+        }
         self._routes = {key: Route(key, table[key]) for key in keys}
         self._unsupported = Route(api_versions.API_KEY, self._respond_unsupported)
 
@@ -146,7 +228,9 @@ class Router:
         """Return (key, lowest version, highest version) of each API, as ApiVersions reports it."""
         return [_advertised(key) for key in self._routes]
 
-    def open(self, frame: memoryview, connection: Any) -> tuple[Route, RequestContext, int]:
+    def open(
+        self, frame: memoryview, connection: ClientConnection
+    ) -> tuple[Route, RequestContext, int]:
         """Decode the header of a request.
 
         Args:
@@ -177,7 +261,7 @@ class Router:
         )
         return route, context, position
 
-    def _respond_unsupported(self, broker: Any, context: RequestContext, request: Any) -> Body:
+    def _respond_unsupported(self, broker: object, context: RequestContext, request: Any) -> Body:
         return self._api_versions.unsupported
 
 

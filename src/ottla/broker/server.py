@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ottla.broker.connection import Connection
 from ottla.broker.connection_rate import UNLIMITED, ConnectionRate
@@ -23,9 +23,10 @@ from ottla.broker.listening import BindListener, bind_listener, file_limit
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.memory import RequestMemory, ResponseMemory
 from ottla.broker.produce_fast_path import ProduceFastPath
-from ottla.broker.router import Router
+from ottla.broker.router import HandlerPorts, Router
 
 _logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 MAX_DEFAULT_BUDGET_BYTES = 512 * 1024 * 1024
 """Default budget for requests, and the same for responses; at most a quarter of the memory."""
@@ -78,7 +79,7 @@ class Server:
 
     def __init__(
         self,
-        broker: Any,
+        broker: HandlerPorts,
         router: Router,
         config: ServerConfig,
         *,
@@ -309,7 +310,7 @@ class Server:
         assert self._loop is not None
         return self._loop.call_soon(callback)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         assert self._loop is not None
         task = self._loop.create_task(coroutine)
         self._tasks.add(task)

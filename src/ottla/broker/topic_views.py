@@ -20,11 +20,11 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from ottla.base.cluster import INTERNAL_TOPICS, NO_LEADER, PartitionState, TopicImage
-from ottla.base.config.broker import BrokerConfig
 from ottla.base.errors import ErrorCode
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import Body
 from ottla.broker.controller import Controller
+from ottla.broker.ports import Configuration, Metadata, NodeId
 from ottla.metadata.image import ClusterImage
 
 NOT_REQUESTED = -(2**31)
@@ -40,17 +40,8 @@ CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 MAX_VIEWS_PER_TOPIC = 16
 
 
-class TopicsBroker(Protocol):
+class TopicPorts(Configuration, Metadata, NodeId, Protocol):
     """The parts of a broker that the handlers for topics and configs use."""
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def config(self) -> BrokerConfig: ...
-
-    @property
-    def image(self) -> ClusterImage: ...
 
     @property
     def controller(self) -> Controller: ...
@@ -165,7 +156,7 @@ class ReachableBroker(NamedTuple):
     rack: str | None
 
 
-def reachable_brokers(broker: TopicsBroker, listener: str) -> list[ReachableBroker]:
+def reachable_brokers(broker: Metadata, listener: str) -> list[ReachableBroker]:
     """Return the brokers that are alive and have the listener."""
     found, image = [], broker.image
     for each in image.live_brokers:

@@ -22,12 +22,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
-from ottla.broker.cluster_markers import ClusterMarkers
+from ottla.broker.cluster_markers import ClusterMarkers, MarkerCluster
 from ottla.broker.coordinator_runtime import (
     CoordinatorRuntime,
     RuntimePorts,
@@ -35,11 +35,25 @@ from ottla.broker.coordinator_runtime import (
     ShardRunner,
     ShardState,
 )
-from ottla.broker.internal_topic import InternalTopic
+from ottla.broker.internal_topic import InternalTopic, TopicCreator
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.partition import Partition
+from ottla.broker.ports import (
+    Configuration,
+    Flushing,
+    HostedPartitions,
+    LeadershipProofs,
+    Metadata,
+    NodeId,
+    PartitionLeaders,
+    PartitionLookup,
+    Tasks,
+    Threads,
+    TimeSource,
+)
+from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.timers import Timers
-from ottla.broker.transaction_markers import Marker, Markers
+from ottla.broker.transaction_markers import Marker, Markers, OffsetsCoordinator
 from ottla.core.coordinator import Body, Event, ProducerIdAndEpoch, Token
 from ottla.core.txn import machine
 from ottla.core.txn.events import (
@@ -56,9 +70,6 @@ from ottla.core.txn.records import Transaction
 from ottla.core.txn.settings import TransactionSettings
 from ottla.core.txn.shard import TransactionShard, WriteMarkers
 
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-
 logger = logging.getLogger(__name__)
 
 TRANSACTION_TOPIC = "__transaction_state"
@@ -69,23 +80,48 @@ _FoundTransaction = tuple[str, int]
 """A transactional ID to clean up, and when its transaction was last updated."""
 
 
+class TransactionCoordinatorPorts(
+    Configuration,
+    Flushing,
+    HostedPartitions,
+    LeadershipProofs,
+    Metadata,
+    NodeId,
+    PartitionLeaders,
+    PartitionLookup,
+    Tasks,
+    Threads,
+    TimeSource,
+    Protocol,
+):
+    """The parts of a broker that the transaction coordinator uses, including its markers."""
+
+    @property
+    def controller(self) -> TopicCreator: ...
+
+    @property
+    def cluster(self) -> MarkerCluster | None: ...
+
+    @property
+    def group_coordinator(self) -> OffsetsCoordinator: ...
+
+    @property
+    def client_log(self) -> LogLimiter:
+        """Rate-limited log for client behaviour that an operator should know about."""
+
+    @property
+    def producer_ids(self) -> ProducerIds: ...
+
+
 class TransactionCoordinator:
     """The coordinator of the transactional IDs whose state is in partitions led by this broker."""
 
-    def __init__(self, broker: Broker, markers: Markers | None = None) -> None:
+    def __init__(self, broker: TransactionCoordinatorPorts, markers: Markers | None = None) -> None:
         self._broker = broker
         config = broker.config
         self._markers = markers or ClusterMarkers(broker)
         self._timers = Timers(broker.clock)
-        ports = RuntimePorts(
-            broker.clock,
-            self._timers,
-            broker.flusher,
-            broker.run_blocking,
-            broker.spawn,
-            broker.check_can_prove_leadership,
-            broker.leadership_proof,
-        )
+        ports = RuntimePorts.of(broker, self._timers)
         self.runtime = CoordinatorRuntime(
             ports,
             lambda: TransactionShard(TransactionSettings.of(config), _WriteMarkersToken(self)),

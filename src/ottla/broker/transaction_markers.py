@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
-from ottla.core.coordinator import Body, ProducerIdAndEpoch
+from ottla.broker.partition import Partition
+from ottla.broker.ports import Flushing, LeadershipProofs, PartitionLookup, TimeSource
+from ottla.core.coordinator import Body, ProducerIdAndEpoch, Token
 from ottla.wire.records.batch import read_header
 from ottla.wire.records.builder import end_txn_marker
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.partition import Partition
 
 OnWritten = Callable[[TopicPartition, KafkaError | None], None]
 """Called once for each partition, with None when the marker is committed, or with the error."""
@@ -60,10 +58,31 @@ class _MarkerToken:
         self._on_written(self._key, error)
 
 
+class OffsetsCoordinator(Protocol):
+    """The part of the group coordinator that ends transactions in the offsets topic."""
+
+    def end_transaction(
+        self,
+        index: int,
+        producer: ProducerIdAndEpoch,
+        coordinator_epoch: int,
+        token: Token,
+        *,
+        commit: bool,
+    ) -> None: ...
+
+
+class MarkerPorts(Flushing, LeadershipProofs, PartitionLookup, TimeSource, Protocol):
+    """The parts of a broker that write markers to its own partitions."""
+
+    @property
+    def group_coordinator(self) -> OffsetsCoordinator: ...
+
+
 class LocalMarkers:
     """Markers for partitions that this broker leads."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: MarkerPorts) -> None:
         self._broker = broker
 
     def write(self, partition: TopicPartition, marker: Marker, on_written: OnWritten) -> None:

@@ -36,22 +36,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.base.cluster import NO_LEADER
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.delayed_response import CLIENT_ERRORS
+from ottla.broker.internal_topic import InternalTopic
 from ottla.broker.partition import Partition, VerificationGuard
+from ottla.broker.peers import Peers
+from ottla.broker.ports import Configuration, HostedPartitions, NodeId, PartitionLeaders, TimeSource
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC
 from ottla.core.coordinator import Body, ProducerIdAndEpoch
-from ottla.core.txn.events import AddPartitionsRequested, VerifyRequested
+from ottla.core.txn.events import AddPartitionsRequested, TransactionEvent, VerifyRequested
 from ottla.core.txn.machine import EPOCH_BUMP_VERSION
 from ottla.net.errors import ClientError
 from ottla.wire.api import Api
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 
 class UnverifiedHandling(Enum):
@@ -92,6 +92,40 @@ _FIRST_TO_VERIFY = 4
 _FIRST_TO_ADD = 5
 
 
+class VerifyingCoordinator(Protocol):
+    """The part of the transaction coordinator that verifies partitions."""
+
+    @property
+    def topic(self) -> InternalTopic: ...
+
+    def verify(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition
+    ) -> ErrorCode: ...
+
+    def submit(self, event: TransactionEvent) -> None: ...
+
+    def add_partitions(self, event: AddPartitionsRequested) -> None: ...
+
+
+class CoordinatorCluster(Protocol):
+    """The connections to transaction coordinators on other brokers."""
+
+    @property
+    def coordinator_peers(self) -> Peers: ...
+
+
+class VerificationPorts(
+    Configuration, HostedPartitions, NodeId, PartitionLeaders, TimeSource, Protocol
+):
+    """The parts of a broker that verify transactions."""
+
+    @property
+    def transaction_coordinator(self) -> VerifyingCoordinator: ...
+
+    @property
+    def cluster(self) -> CoordinatorCluster | None: ...
+
+
 class TransactionVerification:
     """The verification of one request's partitions."""
 
@@ -108,7 +142,7 @@ class TransactionVerification:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: VerificationPorts,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         keys: Sequence[TopicPartition],

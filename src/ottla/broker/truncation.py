@@ -19,22 +19,33 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.partition import Partition
+from ottla.broker.ports import Threads, TimeSource
 from ottla.storage.log_dirs import forget_boot_id
 
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-
 logger = logging.getLogger(__name__)
+
+
+class Checkpoints(Protocol):
+    """The checkpoints of the data directories."""
+
+    async def write_checkpoints(self) -> None: ...
+
+
+class TruncationPorts(Threads, TimeSource, Protocol):
+    """The parts of a broker that truncations use."""
+
+    @property
+    def logs(self) -> Checkpoints: ...
 
 
 class Truncations:
     """The truncations in progress on this broker."""
 
-    def __init__(self, broker: Broker, on_over: Callable[[Partition], None]) -> None:
+    def __init__(self, broker: TruncationPorts, on_over: Callable[[Partition], None]) -> None:
         """Create an empty set.
 
         Args:

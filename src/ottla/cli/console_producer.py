@@ -17,8 +17,8 @@ from ottla.cli.interruption import INTERRUPTED
 from ottla.cli.line_reader import LineReader, LineRecord
 from ottla.cli.property_options import client_properties, key_values
 from ottla.client.errors import ClientError, RecordTooLarge
-from ottla.client.producer.blocking import Producer
 from ottla.client.producer.future import RecordFuture
+from ottla.client.producer.producer import Producer
 
 PROMPT = ">"
 DEFAULTS = {"client.id": "console-producer", "max.block.ms": CALL_TIMEOUT_MS}

@@ -22,7 +22,7 @@ from ottla.cli.output import Output
 from ottla.cli.perf_stats import ProducerStats, Throttle
 from ottla.cli.perf_tables import COLUMN, tables
 from ottla.cli.property_options import client_properties
-from ottla.client.producer.blocking import Producer
+from ottla.client.producer.producer import Producer
 
 DEFAULTS = {"client.id": "perf-producer-client", "max.block.ms": CALL_TIMEOUT_MS}
 DEFAULT_TRANSACTION_MS = 3_000

@@ -78,7 +78,8 @@ def run(
     Arguments after the program's name are passed to the program. Put -- before arguments that begin
     with a dash.
     """
-    from ottla.streams.launch import Launch, run_program
+    from ottla.streams.launch import Launch
+    from ottla.streams.program import run_program
 
     launch = Launch(
         master, bootstrap_server, state_dir, http, _settings(settings),

@@ -1,9 +1,11 @@
 """Kafka clients: producer, consumer and admin client.
 
     cluster      brokers, connections, metadata, coordinators and retries
-    blocking     the event loop, in a thread, that the blocking clients run on
+    blocking     base of the blocking clients: an event loop in a thread, and methods that use it
     config       properties, with their defaults and documentation
     errors       the exceptions that clients raise
 
-The asyncio classes implement the protocol. Each blocking class runs the asyncio one on an event
-loop of its own."""
+`async_producer`, `async_consumer` and `async_admin` hold the asyncio classes, which implement the
+protocol. `producer`, `consumer` and `admin` hold their blocking twins, each of which runs an asyncio
+client on an event loop of its own. Where a blocking class does work in the caller's thread, both
+share the parts in `engine`."""

@@ -42,7 +42,7 @@ class DeadLetters:
 
     def _open(self) -> Any:
         if self._producer is None:
-            from ottla.client.producer.blocking import Producer
+            from ottla.client.producer.producer import Producer
 
             policy = self._context.config.policy
             make_topics(self._context.client("admin"), [policy.queue], 1, policy.queue_replication)

@@ -86,7 +86,7 @@ class SinkRun:
     def run(self, stopping: threading.Event, started: Callable[[], None]) -> None:
         """Run until `stopping` is set; raise on errors that end the run."""
         from ottla.client.consumer.consumer import Consumer
-        from ottla.client.producer.blocking import Producer
+        from ottla.client.producer.producer import Producer
 
         context = self._context
         context.offset_storage.create_topic(

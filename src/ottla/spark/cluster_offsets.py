@@ -41,7 +41,7 @@ class ClusterOffsets:
     def _partitions(self) -> list[TopicPartition]:
         subscription = self._options.subscription
         if subscription.pattern is not None:
-            listed = self._client.run(list_topics(self._client.cluster))
+            listed = self._client.run(list_topics, self._client.cluster)
             topics = [
                 name
                 for name, topic in listed.items()
@@ -67,7 +67,7 @@ class ClusterOffsets:
             return []
         deadline = time.monotonic() + UNKNOWN_TOPIC_GRACE_S
         while True:
-            found = self._client.run(describe_topics(self._client.cluster, names))
+            found = self._client.run(describe_topics, self._client.cluster, names)
             failures = [
                 error
                 for error in found.errors.values()
@@ -111,7 +111,7 @@ class ClusterOffsets:
             return {}
         client = self._client
         listed = self._with_retries(
-            lambda: client.run(list_offsets(client.cluster, timestamps, self._isolation)).checked(
+            lambda: client.run(list_offsets, client.cluster, timestamps, self._isolation).checked(
                 False
             )
         )
@@ -136,13 +136,11 @@ class ClusterOffsets:
         """Return the group's committed offsets, and whether a query committed each of them."""
         group, client = self._options.group_id, self._client
         assert group is not None
-        listing = list_group_offsets(
-            client.cluster, {group: list(partitions)}, require_stable=False
-        )
-        listed = client.run(listing).checked(False)[group]
+        wanted = {group: list(partitions)}
+        listed = client.run(list_group_offsets, client.cluster, wanted, require_stable=False)
         return {
             tp: (committed.offset, committed.metadata == QUERY_METADATA)
-            for tp, committed in listed.items()
+            for tp, committed in listed.checked(False)[group].items()
         }
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -150,4 +148,4 @@ class ClusterOffsets:
         assert group is not None
         wanted = {tp: OffsetAndMetadata(offset, QUERY_METADATA) for tp, offset in offsets.items()}
         if wanted:
-            client.run(alter_group_offsets(client.cluster, group, wanted)).checked(False)
+            client.run(alter_group_offsets, client.cluster, group, wanted).checked(False)

@@ -83,7 +83,7 @@ def sink_client(options: SinkOptions) -> SharedClient:
 
 def prepare(options: SinkOptions) -> PreparedBatch:
     client = sink_client(options)
-    return client.run(_prepare(client.cluster, options))
+    return client.run(_prepare, client.cluster, options)
 
 
 async def _prepare(cluster: Cluster, options: SinkOptions) -> PreparedBatch:
@@ -238,7 +238,7 @@ def commit(
 ) -> None:
     """Write the decision, then commit the batch's transactions (of some tasks, with `only`)."""
     client = sink_client(options)
-    client.run(_commit(client, options, driver, decision, None if only is None else set(only)))
+    client.run(_commit, client, options, driver, decision, None if only is None else set(only))
 
 
 async def _commit(
@@ -317,13 +317,13 @@ def finish_replay(
 ) -> None:
     """Complete a decided batch that was rerun: commit what none of its tasks committed."""
     client = sink_client(options)
-    decision = client.run(_last_decision(client.cluster, options))
+    decision = client.run(_last_decision, client.cluster, options)
     assert decision is not None, "only a decided batch is replayed"
     handled = done | {each.task for each in rewritten}
     for each in decision.transactions:
         if each.task in handled:
             continue
-        end = client.run(end_transaction(client.cluster, each.producer, commit=True))
+        end = client.run(end_transaction, client.cluster, each.producer, commit=True)
         if end is not EndResult.COMPLETED:
             raise undecidable(batch, each, end, "and the batch no longer has this task")
     if rewritten:
@@ -335,9 +335,9 @@ def finish_replay(
 def finish_previous_query(options: SinkOptions) -> None:
     """Complete the last batch of a previous query with the same name."""
     client = sink_client(options)
-    decision = client.run(_last_decision(client.cluster, options))
+    decision = client.run(_last_decision, client.cluster, options)
     for each in () if decision is None else decision.transactions:
-        end = client.run(end_transaction(client.cluster, each.producer, commit=True))
+        end = client.run(end_transaction, client.cluster, each.producer, commit=True)
         if end is EndResult.LOST:
             logger.info(
                 "transaction %s of the previous query has ended already",
@@ -348,7 +348,7 @@ def finish_previous_query(options: SinkOptions) -> None:
 def finish_task(options: SinkOptions, staged: StagedTransaction) -> EndResult:
     """Commit a decided transaction, on an executor."""
     client = sink_client(options)
-    return client.run(end_transaction(client.cluster, staged.producer, commit=True))
+    return client.run(end_transaction, client.cluster, staged.producer, commit=True)
 
 
 def undecidable(
@@ -371,13 +371,13 @@ def abort(options: SinkOptions, staged: Iterable[StagedTransaction]) -> None:
             *(end_transaction(client.cluster, each.producer, commit=False) for each in staged)
         )
 
-    client.run(end_each())
+    client.run(end_each)
 
 
 def abort_all(options: SinkOptions) -> None:
     """Abort all other open transactions of the batch's tasks, except those that are decided."""
     client = sink_client(options)
-    client.run(_abort_undecided(client.cluster, options))
+    client.run(_abort_undecided, client.cluster, options)
 
 
 async def _abort_undecided(cluster: Cluster, options: SinkOptions) -> None:

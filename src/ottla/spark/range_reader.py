@@ -64,16 +64,16 @@ class RangeReader:
         """Yield decoded record batches."""
         from ottla.wire.records.columnar.decode import decode_fetch
 
-        next_fetch = self._client.start(self._fetch(self._position))
+        next_fetch = self._client.start(self._fetch, self._position)
         while self._position < self._end:
             try:
                 fetched = next_fetch.result()
             except (OffsetOutOfRange, UnknownTopic) as error:
                 self._position = self._offset_after_loss(error)
-                next_fetch = self._client.start(self._fetch(self._position))
+                next_fetch = self._client.start(self._fetch, self._position)
                 continue
             if fetched.next_offset < self._end:
-                next_fetch = self._client.start(self._fetch(fetched.next_offset))
+                next_fetch = self._client.start(self._fetch, fetched.next_offset)
             try:
                 for part in decode_fetch(
                     fetched.records,
@@ -96,7 +96,7 @@ class RangeReader:
         """Return the offset at which to continue, or raise DataLoss."""
         start, end = 0, 0
         if not isinstance(error, UnknownTopic):
-            start, end = self._client.run(_log_bounds(self._client.cluster, self._tp))
+            start, end = self._client.run(_log_bounds, self._client.cluster, self._tp)
         if start <= self._position <= end:
             return self._position  # a new leader had to catch up first
         what = (

@@ -70,8 +70,9 @@ class RecordWriter:
         """Return the number of partitions of a topic, and the partitions that have a leader."""
         known = self._client.cluster.metadata.topics.get(topic)
         if known is None or not known.available:
-            request = self._client.cluster.topic(topic, timeout_ms=self._config.max_block_ms)
-            known = self._client.run(request)
+            known = self._client.run(
+                self._client.cluster.topic, topic, timeout_ms=self._config.max_block_ms
+            )
         return known.partition_count, known.available
 
     def write(self, topic: str, columns: Any, partitions: Any) -> None:
@@ -142,7 +143,7 @@ class RecordWriter:
     def _send_window(self) -> None:
         self._wait()
         if self._window:
-            self._delivery = self._client.start(self.deliver(self._window))
+            self._delivery = self._client.start(self.deliver, self._window)
         self._window, self._window_bytes = [], 0
 
     def _wait(self) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ottla.client.blocking import LoopThread
 from ottla.client.cluster import Cluster
 from ottla.client.config import CommonConfig
 
+P = ParamSpec("P")
 T = TypeVar("T")
 MAX_CLIENTS = 8
 
@@ -28,16 +29,20 @@ class SharedClient:
     def __init__(self, config: CommonConfig, *, auto_create: bool = False) -> None:
         self._thread = LoopThread("ottla-spark")
         try:
-            self.cluster = self.run(_open(config, auto_create))
+            self.cluster = self.run(_open, config, auto_create)
         except BaseException:
             self._thread.close()
             raise
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._thread.run(coroutine)
+    def run(
+        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return self._thread.run(function, *args, **kwargs)
 
-    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        return self._thread.start(coroutine)
+    def start(
+        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
+        return self._thread.start(function, *args, **kwargs)
 
     @property
     def is_alive(self) -> bool:
@@ -45,7 +50,7 @@ class SharedClient:
 
     def close(self) -> None:
         if self._thread.is_alive:
-            self.run(self.cluster.close())
+            self.run(self.cluster.close)
             self._thread.close()
 
 

@@ -200,7 +200,7 @@ def write_at_least_once(options: SinkOptions, names: list[str], iterator: Iterat
     client, config = sink_client(options), options.config()
     producer = None
     if config.is_idempotent:
-        producer = client.run(init_producer(client.cluster, None, config.transaction_timeout_ms))
+        producer = client.run(init_producer, client.cluster, None, config.transaction_timeout_ms)
     writer = RecordWriter(client, config, producer)
     rows = RowsToRecords(options, names, writer)
     try:
@@ -231,8 +231,9 @@ def write_staged(
             if not batch.num_rows:
                 continue
             if writer is None:
-                begin = init_producer(client.cluster, name, config.transaction_timeout_ms)
-                producer = client.run(begin)
+                producer = client.run(
+                    init_producer, client.cluster, name, config.transaction_timeout_ms
+                )
                 writer = RecordWriter(client, config, producer)
                 rows = RowsToRecords(options, names, writer)
             rows.write(batch, fingerprint)
@@ -278,7 +279,7 @@ class TopicWriter(DataSourceArrowWriter):
         if staged:
             client = sink_client(self._options)
             decision = Decision("", 0, tuple(staged))
-            client.run(exactly_once.commit_all(client.cluster, decision, staged))
+            client.run(exactly_once.commit_all, client.cluster, decision, staged)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _staged(messages)

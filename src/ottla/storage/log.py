@@ -1,54 +1,42 @@
-"""The log of a partition: contiguous segments from `log_start_offset` to `log_end_offset`.
+"""The log of a partition: its public face, and appends.
 
-Invariants
+A log is a sequence of contiguous segments from `log_start_offset` to `log_end_offset`. Its state
+and the invariants that every operation keeps are in log_state.py; appends add these:
+
 - The offsets of batches increase strictly, and their leader epochs never decrease. The next batch
   gets `log_end_offset`.
-- Segments are ordered by base offset and cover the whole log. Only the last one is appended to.
-- `log_start_offset <= high watermark <= log_end_offset`. The broker maintains the high watermark.
-- Everything below `recovery_point` has been synced to disk.
 - A failed append changes nothing: no offset, no producer state, no index.
 
 Only one thread, the broker's event loop, calls methods that change a log. `read(wait=True)`, the
 timestamp lookups (log_reader.py) and `FlushJob.run` (flush.py) may run concurrently in other
 threads: they access files, but not the current list of segments. A truncation may run in another
 thread as long as nothing else changes the log (`is_truncating`).
+
+The broker maintains the high watermark, between the log start offset and the log end offset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from operator import attrgetter
 from typing import NamedTuple
+from zlib import crc32
 
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.ports import FileSystem, ReadableBuffer, write_unsynced
+from ottla.base.ports import FileSystem, ReadableBuffer
 from ottla.base.types import TopicPartition
+from ottla.storage import compaction_swap, log_flush, segment_removal, truncation
 from ottla.storage.epoch_cache import LeaderEpochCache
-from ottla.storage.flush import FlushGate, FlushJob
+from ottla.storage.flush import FlushJob
 from ottla.storage.index import TIME_ENTRY_SIZE
-from ottla.storage.log_reader import FoundOffset, LogReader, LogSlice, segments_from
-from ottla.storage.producer_snapshots import (
-    marker_of,
-    remove_snapshots_after,
-    restore_producers,
-    snapshot_path,
-)
-from ottla.storage.producer_state import CompletedTxn, ProducerState
-from ottla.storage.segment import (
-    MAX_RELATIVE_OFFSET,
-    MAX_SEGMENT_BYTES,
-    UNINDEXED_BYTES,
-    Segment,
-    segment_path,
-)
+from ottla.storage.log_reader import FoundOffset, LogSlice
+from ottla.storage.log_state import LogState
+from ottla.storage.producer_snapshots import marker_of
+from ottla.storage.producer_state import ProducerState
+from ottla.storage.segment import MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, Segment
 from ottla.storage.txn_index import AbortedTxn
 from ottla.storage.write_failure import describe_write_error
 from ottla.wire.records.batch import NO_PRODUCER_ID, STAMP_SIZE, BatchHeader, stamped_prefix
-
-DELETED_SUFFIX = ".deleted"
-_base_offset = attrgetter("base_offset")
 
 
 class AppendResult(NamedTuple):
@@ -59,35 +47,15 @@ class AppendResult(NamedTuple):
     is_duplicate: bool
 
 
-class Log:
+class Log(LogState):
     """The log of one partition."""
 
     __slots__ = (
-        "_clean_end",
         "_config",
-        "_gap",
-        "_job",
         "_max_index_entries",
         "_max_segment_bytes",
         "_max_segment_ms",
-        "_new_files",
-        "_pending_snapshots",
-        "_reader",
-        "directory",
-        "epochs",
-        "fs",
-        "gate",
-        "is_truncating",
-        "last_flush_ms",
-        "log_end_offset",
-        "log_start_offset",
         "on_write_error",
-        "partition",
-        "producers",
-        "recovery_point",
-        "segments",
-        "topic_id",
-        "unflushed_messages",
     )
 
     def __init__(
@@ -111,38 +79,26 @@ class Log:
         """Initialize the log from the state that recovery established.
 
         Args:
-            is_on_disk: Whether everything is already on disk, after a clean shutdown.
-            snapshots: Producer snapshots to write with the first flush, by offset.
+            config: Configuration of the topic. `LogState` describes the other arguments.
         """
-        self.fs = fs
-        self.directory = directory
-        self.partition = partition
-        self.topic_id = topic_id
+        super().__init__(
+            fs,
+            directory,
+            partition,
+            topic_id,
+            segments,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=recovery_point,
+            producers=producers,
+            epochs=epochs,
+            now_ms=now_ms,
+            is_on_disk=is_on_disk,
+            snapshots=snapshots,
+        )
         self.config = config
-        self.segments = segments
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.recovery_point = recovery_point
-        self.producers = producers
-        self.epochs = epochs
-        self.last_flush_ms = now_ms
-        self.unflushed_messages = 0
-        self._pending_snapshots: dict[int, bytes] = snapshots or {}
-        self._new_files = not is_on_disk
-        self._clean_end = log_end_offset if is_on_disk else None
-        """Log end offset at the last clean shutdown; None after a crash or a truncation."""
-        self._gap = (log_end_offset, log_end_offset)
-        """(Offset of the last truncation, end of the last batch before it).
-
-        They differ if a follower truncated its log to an offset inside a gap that compaction left.
-        """
-        self.gate = FlushGate()
-        self.is_truncating = False
-        """Set while another thread truncates the log; nothing else may change it then."""
         self.on_write_error: Callable[[Log, OSError, int], None] = _ignore_write_error
         """Called with each error of an append and the size of the batch that was to be written."""
-        self._job: FlushJob | None = None
-        self._reader = LogReader(self)
 
     @property
     def config(self) -> TopicConfig:
@@ -158,19 +114,6 @@ class Log:
         self._max_segment_bytes = min(config.segment_bytes, MAX_SEGMENT_BYTES)
         self._max_segment_ms = config.max_segment_ms
         self._max_index_entries = config.segment_index_bytes // TIME_ENTRY_SIZE
-
-    @property
-    def data_directory(self) -> str:
-        """Path of the data directory that holds the log."""
-        return self.directory.rpartition("/")[0]
-
-    @property
-    def active(self) -> Segment:
-        return self.segments[-1]
-
-    @property
-    def size(self) -> int:
-        return sum(segment.size for segment in self.segments)
 
     # ---------------------------------------------------------------------------------- append
 
@@ -291,9 +234,12 @@ class Log:
         return segment.size > 0 and age > self._max_segment_ms - self._roll_jitter_ms(segment)
 
     def _roll_jitter_ms(self, segment: Segment) -> int:
-        """Return a fixed share of segment.jitter.ms, so that logs do not all roll at once."""
+        """Return a fixed share of segment.jitter.ms, so that logs do not all roll at once.
+
+        A CRC, unlike `hash`, is the same in every process, so a restart does not change the share.
+        """
         jitter = self._config.segment_jitter_ms
-        return hash((self.partition, segment.base_offset)) % jitter if jitter else 0
+        return crc32(f"{self.partition}@{segment.base_offset}".encode()) % jitter if jitter else 0
 
     def _roll_offset(self, base_offset: int, last_offset: int) -> int:
         """Return the base offset of a new segment for a batch.
@@ -302,14 +248,8 @@ class Log:
         follower copies a compacted log, because recovery treats a gap between segments as data
         loss. If the gap is too large for relative offsets, it is the base offset of the batch.
         """
-        end_offset = self._written_end
+        end_offset = self.written_end
         return end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else base_offset
-
-    @property
-    def _written_end(self) -> int:
-        """First offset after the last batch, which is below the log end offset before a gap."""
-        truncated_to, written_end = self._gap
-        return written_end if self.log_end_offset == truncated_to else self.log_end_offset
 
     def _update_producer(
         self, header: BatchHeader, base_offset: int, marker: tuple[bool, int] | None
@@ -329,32 +269,6 @@ class Log:
                     AbortedTxn(producer_id, first_offset, last_offset, stable)
                 )
         self.producers.update(header, base_offset, marker)
-
-    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Start a new segment at the end of the log, and take a producer snapshot for it."""
-        if base_offset is None:
-            base_offset = self._written_end
-        old = self.segments[-1]
-        if old.base_offset == base_offset and not old.size:
-            return old
-        old.seal()
-        segment = self._new_segment(base_offset, now_ms)
-        if not old.size:
-            self._forget([old])
-            old.remove()
-        self.segments.append(segment)
-        self._pending_snapshots[base_offset] = self.producers.encode()
-        self._new_files = True
-        return segment
-
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """Create a segment. Leave no file if that fails, since the log may grow past its offset."""
-        try:
-            return Segment(self.fs, self.directory, base_offset, new=True, created_ms=now_ms)
-        except OSError:
-            with suppress(OSError):
-                self.fs.remove(segment_path(self.directory, base_offset, "log"))
-            raise
 
     # ------------------------------------------------------------------------------------ read
 
@@ -383,7 +297,7 @@ class Log:
                 the first batch is damaged, KAFKA_STORAGE_ERROR if the disk cannot be read.
             WouldBlock: `wait` is false and the read would have to wait for the disk.
         """
-        return self._reader.read(
+        return self.reader.read(
             offset, max_bytes, max_offset, at_least_one=at_least_one, wait=wait, in_file=in_file
         )
 
@@ -395,15 +309,15 @@ class Log:
         Raises:
             WouldBlock: `wait` is false and a transaction index would have to be read from disk.
         """
-        return self._reader.aborted_transactions(first_offset, end_offset, wait=wait)
+        return self.reader.aborted_transactions(first_offset, end_offset, wait=wait)
 
     def offset_for_timestamp(self, timestamp: int) -> FoundOffset | None:
         """Return the first record at or after `timestamp`. May block on the disk."""
-        return self._reader.offset_for_timestamp(timestamp)
+        return self.reader.offset_for_timestamp(timestamp)
 
     def offset_of_max_timestamp(self) -> FoundOffset | None:
         """Return the first record that has the largest timestamp in the log. May block on disk."""
-        return self._reader.offset_of_max_timestamp()
+        return self.reader.offset_of_max_timestamp()
 
     # ----------------------------------------------------------------------------------- flushing
 
@@ -411,7 +325,7 @@ class Log:
     def wants_flush(self) -> bool:
         """Whether a segment was rolled since the last flush, or flush.messages is reached."""
         unflushed = self.unflushed_messages
-        return bool(self._pending_snapshots) or unflushed >= self.config.flush_messages
+        return bool(self.pending_snapshots) or unflushed >= self._config.flush_messages
 
     def begin_flush(self, *, with_indexes: bool = False) -> FlushJob:
         """Return a job that makes everything appended so far durable.
@@ -422,55 +336,15 @@ class Log:
             with_indexes: Whether to also save the indexes of the active segment, so that recovery
                 can start near the recovery point instead of at the beginning of the segment.
         """
-        active = self.active
-        with_indexes = with_indexes or active.indexes_are_rewritten
-        if with_indexes:
-            active.flush_indexes()
-        else:
-            active.txn_index.flush()
-        job = FlushJob(
-            self._written_end,
-            self.fs,
-            self.directory,
-            self._unsynced_segments()[:-1],
-            active,
-            self._pending_snapshots,
-            self.epochs,
-            self._new_files or active.txn_index.is_unsynced,
-            with_indexes,
-            self.unflushed_messages,
-            self.gate,
-            self.gate.truncations,
-        )
-        self._job = job
-        self._pending_snapshots = {}
-        self._new_files = False
-        self.unflushed_messages = 0
-        return job
-
-    def _unsynced_segments(self) -> list[Segment]:
-        """Return the segments after the recovery point, and one that may end exactly there."""
-        return segments_from(self.segments, max(self.recovery_point - 1, 0))
+        return log_flush.begin_flush(self, with_indexes=with_indexes)
 
     def flushed(self, job: FlushJob, now_ms: int) -> None:
-        """Advance the recovery point after `job` has run.
-
-        A job that was overtaken by a truncation has made nothing durable.
-        """
-        if job.is_outdated:
-            job.offset = min(job.offset, self.recovery_point)
-            self.flush_failed(job)
-            return
-        self._job = None
-        self.recovery_point = max(self.recovery_point, min(job.offset, self.log_end_offset))
-        self.last_flush_ms = now_ms
+        """Advance the recovery point after `job` has run."""
+        log_flush.flushed(self, job, now_ms)
 
     def flush_failed(self, job: FlushJob) -> None:
         """Schedule the work of `job` again: it is unknown how much of it reached the disk."""
-        self._job = None
-        self._pending_snapshots = {**job.snapshots, **self._pending_snapshots}
-        self._new_files = self._new_files or job.sync_directory
-        self.unflushed_messages += job.messages
+        log_flush.flush_failed(self, job)
 
     def flush(self, now_ms: int, *, with_indexes: bool = False) -> None:
         """Flush in this thread. For shutdown and tests; the broker runs flush jobs in threads."""
@@ -488,120 +362,33 @@ class Log:
         self.flush(now_ms, with_indexes=True)
 
     def write_out(self) -> None:
-        """Write everything that is only in memory, and close the files.
+        """Write everything that is only in memory, and close the files, without syncing them.
 
-        The data survives a power failure only once the files have been synced. `close` does so for
-        one log. To close many logs, sync them all at once and then call `synced` on each.
+        To close many logs, sync them all at once and then call `synced` on each.
         """
-        end_offset = self._written_end
-        if not self._is_written_out:
-            if self.producers.producers or self.size > UNINDEXED_BYTES:
-                self._pending_snapshots[end_offset] = self.producers.encode()
-            self.active.seal()
-            for segment in self._unsynced_segments():
-                segment.flush_indexes()
-            # Only this one: the snapshot of a segment asserts that everything before is synced.
-            snapshot = self._pending_snapshots.get(end_offset)
-            if snapshot is not None:
-                path = snapshot_path(self.directory, end_offset)
-                write_unsynced(self.fs, path, snapshot)
-            self.epochs.flush(sync=False)
-        for segment in self.segments:
-            segment.close()
+        log_flush.write_out(self)
 
     def synced(self) -> None:
-        """Record that everything written by `write_out` has been synced.
-
-        Writes the snapshots of segments, which assert exactly that. They are worth another sync,
-        because once records are deleted, only the snapshots still hold the state of their
-        producers.
-        """
-        self.recovery_point = self._written_end
-        for offset, snapshot in self._pending_snapshots.items():
-            if offset != self.recovery_point:
-                with suppress(OSError):
-                    write_unsynced(self.fs, snapshot_path(self.directory, offset), snapshot)
-        self._pending_snapshots = {}
-
-    @property
-    def _is_written_out(self) -> bool:
-        return (
-            self.log_end_offset == self._clean_end
-            and not self._new_files
-            and not self._pending_snapshots
-            and not self.epochs.dirty
-        )
+        """Record that everything written by `write_out` has been synced."""
+        log_flush.synced(self)
 
     # ------------------------------------------------------------------------------- removing data
 
     def advance_start_offset(self, offset: int) -> None:
         """Advance the log start offset after DeleteRecords or retention."""
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
+        segment_removal.advance_start_offset(self, offset)
 
     def detach_head(self, count: int, now_ms: int) -> list[Segment]:
-        """Remove the oldest `count` segments from the log and mark their files `.deleted`.
-
-        The caller deletes the files when no reader can need them any more. Fewer segments are
-        removed if the first remaining one has no snapshot on disk yet: after a power failure, the
-        state of the producers of the deleted records would be lost. The rest can be removed after
-        the next flush.
+        """Remove the oldest `count` segments, or fewer, and mark their files `.deleted`.
 
         Returns:
-            The removed segments.
+            The removed segments. The caller deletes the files when no reader can need them.
         """
-        if count >= len(self.segments):
-            self.roll(now_ms)
-            count = min(count, len(self.segments) - 1)
-        unwritten = self._unwritten_snapshots()
-        while count and self.segments[count].base_offset in unwritten:
-            count -= 1
-        if not count:
-            return []
-        removed = self.segments[:count]
-        self._forget(removed)
-        self.advance_start_offset(self.segments[0].base_offset)
-        return self._mark_deleted(removed)
-
-    def _unwritten_snapshots(self) -> dict[int, bytes]:
-        """Return the snapshots that are waiting for a flush or being written by one."""
-        return {**(self._job.snapshots if self._job else {}), **self._pending_snapshots}
-
-    def _forget(self, removed: Sequence[Segment]) -> None:
-        gone = {segment.base_offset for segment in removed}
-        self._use_segments([s for s in self.segments if s.base_offset not in gone])
-
-    def _mark_deleted(self, removed: list[Segment]) -> list[Segment]:
-        self._new_files = True  # the next flush also makes the removals durable
-        for segment in removed:
-            segment.change_suffix(DELETED_SUFFIX)
-            self._pending_snapshots.pop(segment.base_offset, None)
-            self.fs.remove(snapshot_path(self.directory, segment.base_offset))
-        return removed
-
-    def _use_segments(self, segments: list[Segment]) -> None:
-        """Replace the list of segments so that concurrent readers notice.
-
-        Clearing the cursors before and after the change ensures that a reader that combines old
-        cursors with new segments, or the reverse, finds other cursors than it started with and
-        starts over.
-        """
-        self._reader.forget()
-        self.segments = segments
-        self._reader.forget()
+        return segment_removal.detach_head(self, count, now_ms)
 
     def replace_segments(self, new: Segment, old: Sequence[Segment]) -> list[Segment]:
-        """Replace segments by a compacted one, whose `.cleaned` files must be synced.
-
-        This is crash-safe: the suffix `.swap` marks the new segment as complete, so that the old
-        ones may be removed. The first and the last step block on the disk; the broker runs them in
-        threads.
-        """
-        new.commit_cleaned()
-        removed = self.swap_segments(new, old)
-        self.fs.sync_directory(self.directory)
-        return removed
+        """Replace segments by a compacted one, and wait until that is durable."""
+        return compaction_swap.replace_segments(self, new, old)
 
     def swap_segments(self, new: Segment, old: Sequence[Segment]) -> list[Segment]:
         """Exchange the files and the list of segments: the middle step of `replace_segments`.
@@ -609,128 +396,32 @@ class Log:
         Returns:
             The old segments, marked `.deleted`.
         """
-        gone = {segment.base_offset for segment in old}
-        kept = [s for s in self.segments if s.base_offset not in gone]
-        for segment in old:
-            segment.change_suffix(DELETED_SUFFIX)
-        new.change_suffix("")
-        self._use_segments(sorted([*kept, new], key=_base_offset))
-        for base_offset in gone - {new.base_offset}:
-            self._pending_snapshots.pop(base_offset, None)
-            self.fs.remove(snapshot_path(self.directory, base_offset))
-        self._write_next_snapshot(new)
-        return list(old)
-
-    def _write_next_snapshot(self, compacted: Segment) -> None:
-        """Write the snapshot of the segment after a compacted one, if it is not on disk yet.
-
-        Compaction may leave a gap at the end of a segment. The snapshot of the next segment shows
-        recovery that the gap is not data loss, so it must not wait for the next flush.
-        """
-        later = [s.base_offset for s in self.segments if s.base_offset > compacted.base_offset]
-        for snapshots in (self._pending_snapshots, self._job.snapshots if self._job else {}):
-            if later and later[0] in snapshots:
-                path = snapshot_path(self.directory, later[0])
-                write_unsynced(self.fs, path, snapshots[later[0]])
+        return compaction_swap.swap_segments(self, new, old)
 
     def begin_truncation(self) -> None:
         """Announce a truncation. Flush jobs in progress no longer make anything durable."""
-        self.is_truncating = True
-        self.gate.truncations += 1
+        truncation.begin_truncation(self)
 
     def end_truncation(self) -> None:
-        self.is_truncating = False
+        """Allow other changes again after `begin_truncation`."""
+        truncation.end_truncation(self)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Discard all records from `offset` on, for a follower that diverged from its leader.
+        """Discard all records from `offset` on.
 
         Before the call, the recovery point in the checkpoint file must not exceed
-        `end_after_truncation(offset)`, because a power failure during the truncation may leave
-        any mixture of the files above that point.
+        `end_after_truncation(offset)`.
         """
-        if offset >= self.log_end_offset:
-            return
-        if offset < self.segments[0].base_offset:
-            self.truncate_fully(offset, now_ms)
-            return
-        written_end = self.end_after_truncation(offset)
-        # The first segment stays even if it becomes empty: its snapshot holds earlier producers.
-        removed = [segment for segment in self.segments[1:] if segment.base_offset >= offset]
-        with self.gate.truncation():
-            self._forget(removed)
-            self._remove_after(offset, removed)
-            position = self.active.locate(offset, wait=True)
-            if position is not None:
-                self.active.truncate_to_position(position, offset)
-                self.active.file.sync()
-            self.log_start_offset = min(self.log_start_offset, offset)
-            self._finish_truncation(offset, written_end)
-
-    def end_after_truncation(self, offset: int) -> int:
-        """Return the end of the last batch that a truncation to `offset` would keep.
-
-        This may be less than `offset`, because compaction leaves gaps.
-        """
-        segment = segments_from(self.segments, offset - 1)[0]
-        end_offset = segment.base_offset
-        for header in segment.headers_near(offset - 1, wait=True):
-            if header.last_offset >= offset:
-                break
-            end_offset = header.next_offset
-        return end_offset
+        truncation.truncate_to(self, offset, now_ms)
 
     def truncate_fully(self, offset: int, now_ms: int) -> None:
         """Discard all records. The next record gets `offset`."""
-        with self.gate.truncation():
-            self._remove_after(-1, self.segments)
-            self.segments = [self._new_segment(offset, now_ms)]
-            self.fs.sync_directory(self.directory)  # the log must not begin at a later segment
-            self.log_start_offset = offset
-            self._finish_truncation(offset, offset)
-            self.epochs.clear()
-            self.producers.clear()
+        truncation.truncate_fully(self, offset, now_ms)
 
-    def _remove_after(self, offset: int, segments: Sequence[Segment]) -> None:
-        """Remove segments and the snapshots after `offset`, and sync the directory.
-
-        The removal must be durable before anything is written in their place, or a power failure
-        could leave a mixture of two histories. Snapshots are removed first: a segment that still
-        has its snapshot would look valid even if the segments before it are missing.
-        """
-        for snapshots in (self._pending_snapshots, self._job.snapshots if self._job else {}):
-            for stale in [o for o in snapshots if o > offset]:
-                del snapshots[stale]
-        remove_snapshots_after(self.fs, self.directory, offset)
-        self.fs.sync_directory(self.directory)
-        for segment in reversed(segments):
-            segment.remove()
-        if segments:
-            self.fs.sync_directory(self.directory)
-
-    def _finish_truncation(self, offset: int, written_end: int) -> None:
-        self._reader.forget()
-        self._clean_end = None
-        self.log_end_offset = offset
-        self._gap = offset, written_end
-        self.recovery_point = min(self.recovery_point, written_end)
-        self.epochs.truncate_from_end(offset)
-        self._new_files = True
-        restore_producers(
-            self.fs,
-            self.directory,
-            self.segments,
-            offset,
-            self.producers,
-            unwritten=self._unwritten_snapshots(),
-        )
+    def end_after_truncation(self, offset: int) -> int:
+        """Return the end of the last batch that a truncation to `offset` would keep."""
+        return truncation.end_after_truncation(self, offset)
 
 
 def _ignore_write_error(log: Log, error: OSError, needed_bytes: int) -> None:
     """Do nothing; `append` raises the error as well."""
-
-
-def aborted_txn(completed: CompletedTxn, producers: ProducerState) -> AbortedTxn:
-    """Return the index entry for a transaction that has just been aborted."""
-    unstable = producers.first_unstable_offset
-    stable = completed.last_offset + 1 if unstable is None else unstable
-    return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)

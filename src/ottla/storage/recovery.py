@@ -17,7 +17,7 @@ from ottla.base.ports import FileSystem, write_atomically
 from ottla.base.types import TopicPartition
 from ottla.storage.checkpoint import MalformedCheckpoint
 from ottla.storage.epoch_cache import NO_EPOCH, LeaderEpochCache
-from ottla.storage.log import Log, aborted_txn
+from ottla.storage.log import Log
 from ottla.storage.producer_snapshots import (
     marker_of,
     remove_snapshots_after,
@@ -34,6 +34,7 @@ from ottla.storage.segment_recovery import (
     recover_segment,
     recovery_start,
 )
+from ottla.storage.txn_index import aborted_txn
 from ottla.wire.records.batch import NO_PRODUCER_ID, BatchHeader
 from ottla.wire.records.errors import BatchError
 

@@ -38,6 +38,7 @@ from ottla.wire.records.errors import BatchError, CorruptBatch
 SCAN_CHUNK_BYTES = 16_384
 UNINDEXED_BYTES = 8_192
 MAX_SEGMENT_BYTES = 2**31 - 1
+DELETED_SUFFIX = ".deleted"
 MAX_RELATIVE_OFFSET = 2**31 - 1
 LAST_OFFSET = 2**63 - 1
 

@@ -20,6 +20,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from ottla.base.ports import FileSystem
+from ottla.storage.producer_state import CompletedTxn, ProducerState
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
@@ -184,3 +185,10 @@ class TransactionIndex:
         for version, *fields in _ENTRY.iter_unpack(data[:whole]):
             if version == _VERSION:
                 yield AbortedTxn(*fields)
+
+
+def aborted_txn(completed: CompletedTxn, producers: ProducerState) -> AbortedTxn:
+    """Return the index entry for a transaction that has just been aborted."""
+    unstable = producers.first_unstable_offset
+    stable = completed.last_offset + 1 if unstable is None else unstable
+    return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)

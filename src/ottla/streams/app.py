@@ -8,29 +8,29 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
+from ottla.streams.application import Application
 from ottla.streams.checkpoint import default_state_dir
-from ottla.streams.checks import with_errors_caught
+from ottla.streams.checks import make_source
 from ottla.streams.dsl import Stream
-from ottla.streams.errors import TopologyError, listed, topology_error
+from ottla.streams.errors import TopologyError
 from ottla.streams.plan.explain import explain, topology
-from ottla.streams.plan.nodes import BadRecords, Failures, Node, Printed, Sink, Source, ancestors
+from ottla.streams.plan.nodes import BadRecords, Node, Sink
 from ottla.streams.plan.picture import picture
-from ottla.streams.plan.tracing import Traced, trace
-from ottla.streams.serdes import Bytes, DeadLetter, Serde, String, source_serde
+from ottla.streams.serdes import Bytes, DeadLetter, Serde, String
+from ottla.streams.store import Store, Stores
 from ottla.streams.table import GlobalTable, Table
+from ottla.streams.topology import Topology
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ottla.streams.running import Running
-    from ottla.streams.store import Store
 
-BAD_RECORD_POLICIES = ("stop", "drop")
 DEFAULT_BATCH_RECORDS = 2_000_000
 """Seconds of work; bounds a batch's memory, and the work lost by a stop in the middle of one."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -95,30 +95,32 @@ class App:
             )
         self.max_records_per_batch = max_records_per_batch
         self.operator_metrics = operator_metrics
-        self._sinks: list[Sink] = []
-        self._stores: dict[str, Store] = {}
+        letter = failures if isinstance(failures, DeadLetter) else None
+        self._topology = Topology(name, letter, self._frame_of)
+        self._stores = Stores()
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
-        return (*self._sinks, *self._failure_sinks())
+        return self._topology.sinks
 
-    def _failure_sinks(self) -> Iterator[Sink]:
-        """Yield the sink for records on which a function raised, if a function may fail softly."""
-        if not isinstance(self.failures, DeadLetter):
-            return
-        found = {
-            id(node): node
-            for sink in self._sinks
-            for node in ancestors(sink)
-            if getattr(getattr(node, "function", None), "catches_errors", False)
-        }
-        if found:
-            failed = Failures(Bytes.shape, Bytes.shape, tuple(found.values()))
-            topic = self.failures.topic
-            yield Sink(failed.key, failed.value, failed, topic, Bytes, Bytes, False)
+    def application(self) -> Application:
+        """Return an immutable description of the application as it is now."""
+        return Application(
+            self.name,
+            self.bootstrap,
+            dict(self.client),
+            self.master,
+            dict(self.spark_settings),
+            self.state_dir,
+            self.max_records_per_batch,
+            self.operator_metrics,
+            self.sinks,
+        )
 
-    def _with_failure_handling(self, node: Node) -> Node:
-        return with_errors_caught(node) if isinstance(self.failures, DeadLetter) else node
+    def _frame_of(self, node: Node) -> DataFrame:
+        from ottla.streams.dataframes import frame_of
+
+        return frame_of(self.application(), node)
 
     def stream(
         self,
@@ -145,14 +147,14 @@ class App:
         Raises:
             TopologyError: An argument is invalid.
         """
-        source = _source(topic, key, value, time, start, bad_records, is_table=False)
+        source = make_source(topic, key, value, time, start, bad_records, is_table=False)
         if isinstance(bad_records, DeadLetter):
             bad = BadRecords(Bytes.shape, Bytes.shape, source)
             name = bad_records.topic
-            self._add_sink(
+            self._topology.add_sink(
                 Sink(bad.key, bad.value, bad, name, Bytes, Bytes, has_window_in_key=False)
             )
-        return Stream(self, source)
+        return Stream(self._topology, source)
 
     def table(
         self, topic: str, *, value: Serde, key: Serde = String, bad_records: str = "stop"
@@ -169,8 +171,8 @@ class App:
         Raises:
             TopologyError: An argument is invalid.
         """
-        source = _source(topic, key, value, None, "earliest", bad_records, is_table=True)
-        return Table(self, source)
+        source = make_source(topic, key, value, None, "earliest", bad_records, is_table=True)
+        return Table(self._topology, source)
 
     def global_table(
         self, topic: str, *, value: Serde, key: Serde = String, bad_records: str = "stop"
@@ -191,7 +193,8 @@ class App:
             customers = app.global_table("customers", value=st.Json("name string"))
             orders.join(customers, on=lambda order: order.customer_id)
         """
-        return GlobalTable(_source(topic, key, value, None, "earliest", bad_records, is_table=True))
+        source = make_source(topic, key, value, None, "earliest", bad_records, is_table=True)
+        return GlobalTable(source)
 
     def from_df(self, rows: DataFrame, *, key: str = "key", time: str = "timestamp") -> Stream:
         """Return a streaming DataFrame as a stream.
@@ -206,7 +209,7 @@ class App:
         """
         from ottla.streams.dataframes import source_of
 
-        return Stream(self, source_of(rows, key, time))
+        return Stream(self._topology, source_of(rows, key, time))
 
     def explain(self) -> str:
         """Return the topology as text, with the engine that runs each operator.
@@ -216,7 +219,7 @@ class App:
         Raises:
             TopologyError: The application writes no topic.
         """
-        return explain(self._checked_sinks())
+        return explain(self.application().require_sinks())
 
     def topology(self) -> str:
         """Return the topology as text, without the engines.
@@ -226,7 +229,7 @@ class App:
         Raises:
             TopologyError: The application writes no topic.
         """
-        return topology(self._checked_sinks())
+        return topology(self.application().require_sinks())
 
     def picture(self) -> str:
         """Return the topology as an SVG document.
@@ -234,10 +237,10 @@ class App:
         Raises:
             TopologyError: The application writes no topic.
         """
-        return picture(self._checked_sinks())
+        return picture(self.application().require_sinks())
 
     def _repr_svg_(self) -> str | None:
-        return self.picture() if self._sinks else None
+        return self.picture() if self.sinks else None
 
     def start(self, *, http: str | None = None) -> Running:
         """Start the application in the background.
@@ -253,7 +256,7 @@ class App:
         """
         from ottla.streams.run import start
 
-        return start(self, http=http)
+        return start(self.application(), stores=self._stores, http=http)
 
     def run(self, *, http: str | None = None) -> None:
         """Run the application until it is stopped by Ctrl-C or SIGTERM, or fails.
@@ -276,7 +279,7 @@ class App:
         from ottla.streams.run import run
 
         try:
-            run(self, http=http)
+            run(self.application(), stores=self._stores, http=http)
         except UserError as error:
             if launched is not None:
                 raise
@@ -294,16 +297,11 @@ class App:
         Raises:
             UserError: The application does not write the topic.
         """
-        from ottla.streams.store import open_store
-
-        if topic not in self._stores:
-            self._stores[topic] = open_store(self, topic)
-        return self._stores[topic]
+        return self._stores.open(self.application(), topic)
 
     def close_stores(self) -> None:
         """Close the files and connections of all stores. They open again on the next look-up."""
-        while self._stores:
-            self._stores.popitem()[1].close()
+        self._stores.close()
 
     def reset(self) -> None:
         """Delete checkpoints, state, stores, committed offsets and internal topics.
@@ -313,27 +311,7 @@ class App:
         """
         from ottla.streams.reset import reset
 
-        reset(self)
-
-    def _checked_sinks(self) -> tuple[Sink, ...]:
-        if not self._sinks:
-            raise TopologyError(f"App {self.name!r} writes no topic. End a stream with to(topic).")
-        return self.sinks
-
-    def _add_sink(self, sink: Sink) -> None:
-        taken = [topic for each in self._sinks for topic in (each.topic, each.late_topic)]
-        if isinstance(self.failures, DeadLetter):
-            taken.append(self.failures.topic)
-        if sink.topic in taken or (sink.late_topic is not None and sink.late_topic in taken):
-            raise topology_error(
-                "to", f"topic {sink.topic!r} is already written; merge the two streams"
-            )
-        read = [each.topic for each in ancestors(sink) if isinstance(each, Source)]
-        if sink.topic in read and not isinstance(sink, Printed):
-            raise topology_error(
-                "to", f"the query would read topic {sink.topic!r} as well, so it would never end"
-            )
-        self._sinks.append(sink)
+        reset(self.application(), self._stores)
 
 
 def from_df(app: App, rows: DataFrame, *, key: str = "key", time: str = "timestamp") -> Stream:
@@ -346,40 +324,3 @@ def from_df(app: App, rows: DataFrame, *, key: str = "key", time: str = "timesta
         time: Column of the event time.
     """
     return app.from_df(rows, key=key, time=time)
-
-
-def _source(
-    topic: str,
-    key: Serde,
-    value: Serde,
-    time: Callable[..., Any] | None,
-    start: str,
-    bad_records: str | DeadLetter,
-    *,
-    is_table: bool,
-) -> Source:
-    operator = "table" if is_table else "stream"
-    if not topic or type(topic) is not str:
-        raise topology_error(operator, f"{topic!r} is not a topic name")
-    key, value = source_serde(operator, "key", key), source_serde(operator, "value", value)
-    if start not in ("earliest", "latest"):
-        raise topology_error(operator, f"start={start!r} is invalid; use earliest or latest")
-    if bad_records not in BAD_RECORD_POLICIES and (
-        is_table or not isinstance(bad_records, DeadLetter)
-    ):
-        valid = listed(BAD_RECORD_POLICIES) + ("" if is_table else ", st.DeadLetter(topic)")
-        raise topology_error(
-            operator, f"bad_records={bad_records!r} is invalid; valid values: {valid}"
-        )
-    traced_time = None if time is None else trace("time", time, key.shape, value.shape)
-    if isinstance(traced_time, Traced) and getattr(traced_time.outcome, "type", "") not in (
-        "timestamp",
-        "bigint",
-        None,
-    ):
-        raise topology_error(
-            "time", "the function must return a timestamp, or milliseconds as a bigint"
-        )
-    return Source(
-        key.shape, value.shape, topic, key, value, traced_time, start, bad_records, is_table
-    )

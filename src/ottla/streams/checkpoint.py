@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.errors import UserError
+from ottla.streams.application import Application
 from ottla.streams.errors import TopologyError
 from ottla.streams.plan.explain import topology
 from ottla.streams.plan.nodes import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from ottla.streams.app import App
 
 TOPOLOGY = ".topology"
 STORE = ".store"
@@ -53,7 +52,7 @@ def local_directory(state_dir: str, name: str) -> Path:
     return Path(default_state_dir() if is_remote(state_dir) else state_dir) / name
 
 
-def checkpoint(app: App, sink: Sink) -> str:
+def checkpoint(app: Application, sink: Sink) -> str:
     return f"{app_directory(app.state_dir, app.name)}/{sink.topic}"
 
 
@@ -150,7 +149,7 @@ class SparkFiles:
 # ---------------------------------------------------------------------------------- the topology
 
 
-def check_topology(app: App, sink: Sink, files: FileSystem) -> None:
+def check_topology(app: Application, sink: Sink, files: FileSystem) -> None:
     """Refuse a checkpoint of another topology, and record the topology of a new one.
 
     State can only be read by the topology that wrote it.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from ottla.streams.aggregates import Aggregate
 from ottla.streams.errors import TopologyError, listed, topology_error
@@ -17,6 +19,7 @@ from ottla.streams.plan.nodes import (
     Processed,
     PythonAggregated,
     Sink,
+    Source,
     StreamJoin,
     Subscribing,
     Suppressed,
@@ -35,9 +38,10 @@ from ottla.streams.plan.shapes import (
     type_family,
     untyped_columns,
 )
-from ottla.streams.plan.tracing import InPython
-from ottla.streams.serdes import Serde, default_serde, sink_serde
+from ottla.streams.plan.tracing import InPython, Traced, trace
+from ottla.streams.serdes import DeadLetter, Serde, default_serde, sink_serde, source_serde
 
+BAD_RECORD_POLICIES = ("stop", "drop")
 STATE_WORDS: dict[type[Node], str] = {
     Aggregated: "aggregated",
     PythonAggregated: "aggregated",
@@ -199,6 +203,44 @@ def refuse_untyped(operator: str, *shapes: DataShape) -> None:
         raise topology_error(
             operator, f"the types of {listed(unknown)} are unknown; specify them with schema="
         )
+
+
+def make_source(
+    topic: str,
+    key: Serde,
+    value: Serde,
+    time: Callable[..., Any] | None,
+    start: str,
+    bad_records: str | DeadLetter,
+    *,
+    is_table: bool,
+) -> Source:
+    """Check the arguments of a source, and return it."""
+    operator = "table" if is_table else "stream"
+    if not topic or type(topic) is not str:
+        raise topology_error(operator, f"{topic!r} is not a topic name")
+    key, value = source_serde(operator, "key", key), source_serde(operator, "value", value)
+    if start not in ("earliest", "latest"):
+        raise topology_error(operator, f"start={start!r} is invalid; use earliest or latest")
+    if bad_records not in BAD_RECORD_POLICIES and (
+        is_table or not isinstance(bad_records, DeadLetter)
+    ):
+        valid = listed(BAD_RECORD_POLICIES) + ("" if is_table else ", st.DeadLetter(topic)")
+        raise topology_error(
+            operator, f"bad_records={bad_records!r} is invalid; valid values: {valid}"
+        )
+    traced_time = None if time is None else trace("time", time, key.shape, value.shape)
+    if isinstance(traced_time, Traced) and getattr(traced_time.outcome, "type", "") not in (
+        "timestamp",
+        "bigint",
+        None,
+    ):
+        raise topology_error(
+            "time", "the function must return a timestamp, or milliseconds as a bigint"
+        )
+    return Source(
+        key.shape, value.shape, topic, key, value, traced_time, start, bad_records, is_table
+    )
 
 
 def make_sink(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.streams.application import Application
 from ottla.streams.checks import make_sink
 from ottla.streams.errors import listed, topology_error
 from ottla.streams.plan.nodes import FrameSource, Node
@@ -19,8 +20,6 @@ from ottla.streams.plan.shapes import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
-
-    from ottla.streams.app import App
 
 
 def source_of(rows: DataFrame, key: str, time: str) -> FrameSource:
@@ -51,7 +50,7 @@ def source_of(rows: DataFrame, key: str, time: str) -> FrameSource:
     return FrameSource(_shape(rows.schema[key].dataType), shape, chosen)
 
 
-def frame_of(app: App, node: Node) -> DataFrame:
+def frame_of(app: Application, node: Node) -> DataFrame:
     """Return the rows of a node, read from the application's cluster."""
     import ottla.spark
     from ottla.streams.compile.frames import frame

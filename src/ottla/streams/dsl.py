@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.streams.checks import (
     make_print_sink,
     make_sink,
+    make_source,
     pair_shapes,
     parse_schema,
     refuse_second_state,
@@ -48,9 +49,7 @@ from ottla.streams.plan.tracing import InPython, Traced, fingerprint_of_class, i
 from ottla.streams.serdes import Serde, default_serde
 from ottla.streams.state.processors import Processor, has_wall_clock
 from ottla.streams.table import GlobalTable, Table
-
-if TYPE_CHECKING:
-    from ottla.streams.app import App
+from ottla.streams.topology import Topology
 
 RecordFunction = Callable[..., Any]
 """Function of (value), (key, value) or (key, value, timestamp)."""
@@ -64,8 +63,8 @@ _LABEL = re.compile(r"[A-Za-z0-9._-]{1,100}")
 class Stream:
     """A stream of records: a topic, or the result of an operator."""
 
-    def __init__(self, app: App, node: Node) -> None:
-        self._app = app
+    def __init__(self, topology: Topology, node: Node) -> None:
+        self._topology = topology
         self._node = node
 
     @property
@@ -279,9 +278,7 @@ class Stream:
 
         It has the columns key, value and timestamp.
         """
-        from ottla.streams.dataframes import frame_of
-
-        return frame_of(self._app, self._node)
+        return self._topology.frame_of(self._node)
 
     # ---------------------------------------------------------------------------- with state
 
@@ -292,11 +289,11 @@ class Stream:
             function: Function over records that returns the key.
             schema: Schema of the key. Needed for functions that run in Python.
         """
-        return Grouped(self._app, self.select_key(function, schema)._node)
+        return Grouped(self._topology, self.select_key(function, schema)._node)
 
     def group_by_key(self) -> Grouped:
         """Group records by their key. Records with a null key are dropped, as in Kafka Streams."""
-        return Grouped(self._app, self._node)
+        return Grouped(self._topology, self._node)
 
     def deduplicate(self, function: RecordFunction, *, within: Duration) -> Stream:
         """Keep the first record of each identifier and drop its repetitions.
@@ -471,7 +468,7 @@ class Stream:
         Raises:
             TopologyError: The application reads or writes the topic already.
         """
-        self._app._add_sink(make_sink(self._node, topic, key, value))
+        self._topology.add_sink(make_sink(self._node, topic, key, value))
 
     def print(self, label: str) -> None:
         """Print each record to standard output as `[label]: key, value`.
@@ -484,7 +481,7 @@ class Stream:
                 "print",
                 f"label {label!r} is invalid; use letters, digits, dots, underscores and dashes",
             )
-        self._app._add_sink(make_print_sink(self._node, label))
+        self._topology.add_sink(make_print_sink(self._node, label))
 
     def through(self, topic: str) -> Stream:
         """Write the stream to a topic and continue from it in a separate query.
@@ -496,7 +493,8 @@ class Stream:
         refuse_untyped("through", node.key, node.value)
         key, value = default_serde(node.key), default_serde(node.value)
         self.to(topic, key=key, value=value)
-        return self._app.stream(topic, key=key, value=value)
+        source = make_source(topic, key, value, None, "earliest", "stop", is_table=False)
+        return Stream(self._topology, source)
 
     def _derived(self, node: Node) -> Stream:
-        return Stream(self._app, self._app._with_failure_handling(node))
+        return Stream(self._topology, self._topology.with_failure_handling(node))

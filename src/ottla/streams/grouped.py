@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.streams.aggregates import Aggregate, count
 from ottla.streams.checks import (
@@ -28,10 +28,8 @@ from ottla.streams.plan.tracing import InPython, Traced, in_python, trace_pair
 from ottla.streams.serdes import DeadLetter
 from ottla.streams.state.folds import Fold, of_aggregates, of_aggregator, of_reducer
 from ottla.streams.table import Table
+from ottla.streams.topology import Topology
 from ottla.streams.windows import Window
-
-if TYPE_CHECKING:
-    from ottla.streams.app import App
 
 WINDOW_COLUMNS = (Column("window_start", "timestamp"), Column("window_end", "timestamp"))
 LATE_POLICIES = ("drop",)
@@ -46,12 +44,12 @@ class Grouped:
 
     def __init__(
         self,
-        app: App,
+        topology: Topology,
         node: Node,
         window: Window | None = None,
         late: DeadLetter | None = None,
     ) -> None:
-        self._app = app
+        self._topology = topology
         self._node = node
         self._window = window
         self._late = late
@@ -82,7 +80,7 @@ class Grouped:
                 f"late={late!r} is invalid; use {listed(LATE_POLICIES)} or st.DeadLetter(topic)",
             )
         letter = late if isinstance(late, DeadLetter) else None
-        return Grouped(self._app, self._node, window, letter)
+        return Grouped(self._topology, self._node, window, letter)
 
     def count(self) -> Table:
         """Count the records of each key."""
@@ -136,7 +134,7 @@ class Grouped:
         spark_function = next((name for each, name in _SPARK_REDUCERS if each is function), None)
         spark_function = "sum" if self._is_sum(made) else spark_function
         if spark_function is not None and (reduced := self._reduced(spark_function)) is not None:
-            return Table(self._app, reduced)
+            return Table(self._topology, reduced)
         refuse_untyped("reduce", node.key, node.value)
         kept = (InPython(function, 2, STATEFUL_FUNCTIONS),)
         return self._python_aggregated(
@@ -250,7 +248,7 @@ class Grouped:
         if window is None or (window.every_ms is not None and self._late is None):
             before = () if window is None else WINDOW_COLUMNS
             return Table(
-                self._app,
+                self._topology,
                 Aggregated(node.key, record_shape(*before, *columns), node, window, named),
             )
         why = "late records are emitted"
@@ -293,4 +291,4 @@ class Grouped:
             self._late,
             functions,
         )
-        return Table(self._app, node)
+        return Table(self._topology, node)

@@ -19,28 +19,28 @@ from ottla.streams.checks import (
 )
 from ottla.streams.errors import topology_error
 from ottla.streams.grouped import STATEFUL_FUNCTIONS
-from ottla.streams.joins import source_topic_of, unused_topic_name
+from ottla.streams.joins import source_topic_of
 from ottla.streams.plan.nodes import Changing, Node, Sink, Source, TableAggregated
 from ottla.streams.plan.shapes import Column, DataShape, record_shape, type_of
 from ottla.streams.plan.tracing import InPython, in_python, trace
 from ottla.streams.serdes import Serde, default_serde
 from ottla.streams.state.folds import Fold, of_aggregates, of_aggregator
 from ottla.streams.table import Table
+from ottla.streams.topology import Topology
 
 if TYPE_CHECKING:
     from ottla.streams.aggregates import Aggregate
-    from ottla.streams.app import App
 
 
 class GroupedTable:
     """Rows of a table grouped by another key, for aggregation. Rows with a null key are skipped."""
 
     def __init__(
-        self, app: App, node: Node, function: Callable[..., Any], schema: str | None
+        self, topology: Topology, node: Node, function: Callable[..., Any], schema: str | None
     ) -> None:
         refuse_second_state("group_by", node)
         refuse_untyped("group_by", node.key, node.value)
-        self._app = app
+        self._topology = topology
         self._node = node
         self._function = trace("group_by", function, node.key, node.value)
         self._key = shape_of("group_by", self._function, schema)
@@ -121,21 +121,23 @@ class GroupedTable:
         shape: DataShape,
         functions: tuple[InPython, ...],
     ) -> Table:
-        node, app = self._node, self._app
+        node, topology = self._node, self._topology
         of_type = type_of(node.value)
         both = record_shape(Column("before", of_type), Column("now", of_type))
         key, value = default_serde(node.key), Serde("json", both)
-        topic = next((each.topic for each in app.sinks if _writes_changes_of(each, node)), None)
+        topic = next(
+            (each.topic for each in topology.sinks if _writes_changes_of(each, node)), None
+        )
         if topic is None:
-            topic = unused_topic_name(app, f"{app.name}-{source_topic_of(node)}-changes")
+            topic = topology.unused_topic_name(f"{topology.name}-{source_topic_of(node)}-changes")
             changing = Changing(node.key, both, node)
-            app._add_sink(make_sink(changing, topic, key, value, is_internal=True))
+            topology.add_sink(make_sink(changing, topic, key, value, is_internal=True))
         source = Source(node.key, both, topic, key, value, None, "earliest", "stop", False)
         made = TableAggregated(
             self._key, shape, source, node.value, self._function, "aggregate", what, fold,
             subtract, functions,
         )  # fmt: skip
-        return Table(app, made)
+        return Table(topology, made)
 
 
 def _writes_changes_of(sink: Sink, node: Node) -> bool:

@@ -6,21 +6,17 @@ keys come.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.base.errors import ErrorCode
+from ottla.streams.application import Application
 from ottla.streams.plan.nodes import Sink, Source, ancestors
 
-if TYPE_CHECKING:
-    from ottla.streams.app import App
 
-
-def internal_topics(app: App) -> dict[str, str]:
+def internal_topics(app: Application) -> dict[str, str]:
     """Return the internal topics, each with the topic from which its keys come."""
     return {sink.topic: _first_topic(sink) for sink in app.sinks if sink.is_internal}
 
 
-def create_internal_topics(app: App) -> None:
+def create_internal_topics(app: Application) -> None:
     wanted = internal_topics(app)
     if not wanted:
         return
@@ -44,5 +40,5 @@ def _first_topic(sink: Sink) -> str:
     return next(each.topic for each in ancestors(sink) if isinstance(each, Source))
 
 
-def _settings(app: App) -> dict[str, str]:
+def _settings(app: Application) -> dict[str, str]:
     return {name.replace(".", "_"): value for name, value in app.client.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.streams.checks import make_sink, refuse_untyped, shape_of
 from ottla.streams.errors import listed, topology_error
@@ -27,9 +27,7 @@ from ottla.streams.plan.shapes import (
 )
 from ottla.streams.plan.tracing import Traced, trace, trace_pair
 from ottla.streams.serdes import Serde, default_serde
-
-if TYPE_CHECKING:
-    from ottla.streams.app import App
+from ottla.streams.topology import Topology
 
 
 def check_how(operator: str, how: str, valid: tuple[str, ...]) -> str:
@@ -79,7 +77,7 @@ def joined_value(
 
 
 def foreign_join(
-    app: App,
+    topology: Topology,
     left: Node,
     right: Node,
     on: Callable[..., Any],
@@ -102,18 +100,11 @@ def foreign_join(
     )
     subscribing = Subscribing(left.key, record_shape(*columns), left, foreign, made)
     topics = [source_topic_of(each) for each in (left, right)]
-    topic = unused_topic_name(app, f"{app.name}-{'-'.join(topics)}-subscriptions")
+    topic = topology.unused_topic_name(f"{topology.name}-{'-'.join(topics)}-subscriptions")
     key, value = default_serde(left.key), Serde("json", subscribing.value)
-    app._add_sink(make_sink(subscribing, topic, key, value, is_internal=True))
+    topology.add_sink(make_sink(subscribing, topic, key, value, is_internal=True))
     source = Source(left.key, value.shape, topic, key, value, None, "earliest", "stop", False)
     return ForeignJoin(left.key, shape, source, right, left.value, how, function)
-
-
-def unused_topic_name(app: App, name: str) -> str:
-    """Return the name for an internal topic, with a number appended if it is taken."""
-    taken = {each.topic for each in app.sinks}
-    numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
-    return next(each for each in (name, *numbered) if each not in taken)
 
 
 def source_topic_of(node: Node) -> str:

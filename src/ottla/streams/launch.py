@@ -1,24 +1,29 @@
-"""Launcher of programs, for `ottla run app.py --master …`.
+"""Settings of `ottla run app.py --master …`, which override those of the program.
 
-A program builds an `App` and may call its `run`. The settings of the command line override those of
-the program. If the application is only to be built (`--explain` and similar), `run` returns at
-once.
+They are in effect while the program runs. If applications are only to be built (`--explain` and
+similar), `App.run` returns at once.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
-from ottla.base.errors import UserError
 
-if TYPE_CHECKING:
-    from ottla.streams.app import App
+class Launchable(Protocol):
+    """An application as the launcher sees it."""
+
+    master: str | None
+    bootstrap: str
+    state_dir: str
+    spark_settings: dict[str, str]
+
+    def run(self) -> None: ...
+    def explain(self) -> str: ...
+    def topology(self) -> str: ...
+    def picture(self) -> str: ...
 
 
 @dataclass
@@ -29,10 +34,10 @@ class Launch:
     http: str | None = None
     spark: Mapping[str, str] = field(default_factory=dict)
     only_builds: bool = False
-    started: list[App] = field(default_factory=list)
+    started: list[Launchable] = field(default_factory=list)
     """Applications whose `run` was called."""
 
-    def apply_to(self, app: App) -> None:
+    def apply_to(self, app: Launchable) -> None:
         """Override the application's settings with those of the command line."""
         if self.master is not None:
             app.master = self.master
@@ -58,48 +63,3 @@ def launching(launch: Launch) -> Iterator[None]:
         yield
     finally:
         _current = before
-
-
-def run_program(path: str, arguments: Sequence[str], launch: Launch) -> list[App]:
-    """Run a program as `python PATH ARGUMENTS…` would.
-
-    If the program builds one application and runs none, run that one.
-
-    Returns:
-        The applications whose `run` was called.
-    """
-    names = _execute(path, arguments, launch)
-    if launch.started:
-        return launch.started
-    from ottla.streams.app import App
-
-    found: list[App] = []
-    for each in names.values():
-        if isinstance(each, App) and not any(each is one for one in found):
-            found.append(each)
-    if len(found) != 1:
-        many = f"creates {len(found)} and runs none of them" if found else "creates none"
-        raise UserError(f"{path} must create an App and call its run(), but it {many}.")
-    with launching(launch):
-        found[0].run()
-    return found
-
-
-def _execute(path: str, arguments: Sequence[str], launch: Launch) -> dict[str, Any]:
-    try:
-        source = Path(path).read_bytes()
-        code = compile(source, path, "exec")
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
-    except (SyntaxError, ValueError) as error:
-        raise UserError(f"{path} is not a valid Python program: {error}.") from None
-    # The module must be __main__, and stay so: cloudpickle then sends its functions to Spark's
-    # workers by value.
-    module = ModuleType("__main__")
-    module.__file__ = path
-    sys.modules["__main__"] = module
-    sys.argv = [path, *arguments]
-    sys.path.insert(0, str(Path(path).resolve().parent))
-    with launching(launch):
-        exec(code, module.__dict__)
-    return module.__dict__

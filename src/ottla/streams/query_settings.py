@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ottla.streams.application import Application
 from ottla.streams.plan.nodes import FrameSource, Sink, Transformed, ancestors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from ottla.streams.app import App
 
 TRACK_STATE_ROWS = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
 NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
@@ -33,7 +32,7 @@ def query_settings(sink: Sink) -> dict[str, str]:
 
 
 def without_user_settings(
-    settings: Mapping[str, str], app: App, spark: SparkSession
+    settings: Mapping[str, str], app: Application, spark: SparkSession
 ) -> dict[str, str]:
     """Return the settings that the user has not set."""
     chosen = spark.sparkContext.getConf()

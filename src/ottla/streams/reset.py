@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.streams.application import Application
 from ottla.streams.checkpoint import (
     LOCK,
     STORE,
@@ -36,7 +37,7 @@ from ottla.streams.plan.nodes import BadRecords, Sink, Source, ancestors
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
-    from ottla.streams.app import App
+    from ottla.streams.store import Stores
 
 INTERNAL_SUFFIXES = ("-changes", "-subscriptions")
 """Suffixes of the internal topics that `ottla.streams` creates."""
@@ -46,19 +47,18 @@ _INTERNAL = re.compile(
 )
 
 
-def reset(app: App) -> None:
+def reset(app: Application, stores: Stores) -> None:
     from ottla.client.admin import Admin
-    from ottla.streams.run import group_for
     from ottla.streams.running import Running
 
-    sinks = app._checked_sinks()
+    sinks = app.require_sinks()
     Running.stop_idle(app)
     lock = AppLock(app.state_dir, app.name)
     lock.acquire()
     try:
-        app.close_stores()
+        stores.close()
         with Admin(app.bootstrap, profile=app.client) as admin:
-            groups = {group_for(app, sink): sink for sink in sinks}
+            groups = {app.group_of(sink): sink for sink in sinks}
             delete_groups(admin, groups)
             topics = admin.list_topics()
             internal = internal_topics(app.name, topics)
@@ -72,7 +72,7 @@ def reset(app: App) -> None:
         lock.release()
 
 
-def _files(app: App) -> FileSystem:
+def _files(app: Application) -> FileSystem:
     if not is_remote(app.state_dir):
         return LocalFiles()
     from ottla.streams.run import session_for

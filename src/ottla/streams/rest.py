@@ -28,12 +28,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import KafkaError, UserError
+from ottla.streams.application import Application
+from ottla.streams.plan.explain import explain, topology
+from ottla.streams.plan.picture import picture
 from ottla.streams.progress import QueryStatus, prometheus
 from ottla.streams.serdes import Serde
-from ottla.streams.store import store_names
+from ottla.streams.store import Stores, store_names
 
 if TYPE_CHECKING:
-    from ottla.streams.app import App
     from ottla.streams.store import Entry, Store
 
 logger = logging.getLogger(__name__)
@@ -59,8 +61,11 @@ class Response(NamedTuple):
 class Resources:
     """Resources of an application, for GET requests."""
 
-    def __init__(self, app: App, statuses: Callable[[], list[QueryStatus]]) -> None:
+    def __init__(
+        self, app: Application, stores: Stores, statuses: Callable[[], list[QueryStatus]]
+    ) -> None:
         self._app = app
+        self._stores = stores
         self._statuses = statuses
 
     def get(self, path: str, query: Mapping[str, list[str]]) -> Response:
@@ -89,11 +94,11 @@ class Resources:
             case ["metrics"]:
                 return Response(200, PROMETHEUS, prometheus(self._app.name, self._statuses()))
             case ["topology"]:
-                return Response(200, TEXT, self._app.topology() + "\n")
+                return Response(200, TEXT, topology(self._app.sinks) + "\n")
             case ["topology.svg"]:
-                return Response(200, SVG, self._app.picture())
+                return Response(200, SVG, picture(self._app.sinks))
             case ["explain"]:
-                return Response(200, TEXT, self._app.explain() + "\n")
+                return Response(200, TEXT, explain(self._app.sinks) + "\n")
             case ["stores"]:
                 return _json(200, store_names(self._app))
             case ["stores", name]:
@@ -118,7 +123,7 @@ class Resources:
     def _store(self, name: str) -> Store:
         if name not in store_names(self._app):
             raise NotFound(f"store {name!r} does not exist")
-        return self._app.store(name)
+        return self._stores.open(self._app, name)
 
     def _range(self, store: Store, query: _Query) -> Iterator[Entry]:
         first, last = (

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ottla.streams.application import Application
 from ottla.streams.checkpoint import (
     AppLock,
     LocalFiles,
@@ -38,12 +39,11 @@ from ottla.streams.query_settings import query_settings, temporary_settings, wit
 from ottla.streams.rest import Resources
 from ottla.streams.rest_server import RestServer
 from ottla.streams.running import Running
+from ottla.streams.store import Stores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from ottla.streams.app import App
 
 COLUMNS = "key BINARY, value BINARY, timestamp TIMESTAMP"
 ORIGIN = "topic STRING, partition INT, offset BIGINT"
@@ -57,9 +57,23 @@ PROGRESS_INTERVAL_S = 10.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def start(app: App, spark: SparkSession | None = None, *, http: str | None = None) -> Running:
-    """Start an application. With `http`, serve status and stores on that address (see `rest`)."""
-    sinks = app._checked_sinks()
+def start(
+    app: Application,
+    spark: SparkSession | None = None,
+    *,
+    stores: Stores | None = None,
+    http: str | None = None,
+) -> Running:
+    """Start an application.
+
+    Args:
+        app: The application.
+        spark: The session to use. None takes the active one, or creates one.
+        stores: Open stores of the application, closed when it stops.
+        http: Address on which to serve status and stores (see `rest`).
+    """
+    sinks = app.require_sinks()
+    stores = Stores() if stores is None else stores
     Running.stop_idle(app)
     lock = AppLock(app.state_dir, app.name)
     lock.acquire()
@@ -77,22 +91,22 @@ def start(app: App, spark: SparkSession | None = None, *, http: str | None = Non
     except BaseException:
         lock.release()
         raise
-    running = Running(app, spark, _start_query, lock, owns_session=owns_session)
+    running = Running(app, spark, _start_query, lock, stores, owns_session=owns_session)
     try:
         running.start(sinks)
         if http is not None:
-            running.server = RestServer(http, Resources(app, running.status))
+            running.server = RestServer(http, Resources(app, stores, running.status))
     except BaseException:
         running.stop()
         raise
     return running
 
 
-def run(app: App, *, http: str | None = None) -> None:
+def run(app: Application, *, stores: Stores | None = None, http: str | None = None) -> None:
     stop_requested = threading.Event()
     with _stop_on_signals(stop_requested):
         _report(f"{app.name}: starting Spark")
-        running = start(app, http=http)
+        running = start(app, stores=stores, http=http)
         with _stop_on_signals(stop_requested), _report_lost_spark(app):
             # Set the handlers again: Spark has installed its own in the meantime.
             try:
@@ -105,7 +119,7 @@ def run(app: App, *, http: str | None = None) -> None:
 
 
 @contextmanager
-def _report_lost_spark(app: App) -> Iterator[None]:
+def _report_lost_spark(app: Application) -> Iterator[None]:
     """Turn the loss of Spark's JVM into a `QueryFailed`; only a new process recovers from it."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
@@ -118,7 +132,7 @@ def _report_lost_spark(app: App) -> Iterator[None]:
         ) from None
 
 
-def _supervise(app: App, running: Running, stop_requested: threading.Event) -> None:
+def _supervise(app: Application, running: Running, stop_requested: threading.Event) -> None:
     topics = ", ".join(sink.topic for sink in app.sinks)
     _report(f"{app.name}: running on {running.spark.sparkContext.master}, writing {topics}")
     if running.server is not None:
@@ -180,7 +194,7 @@ def _has_session() -> bool:
     return SparkSession.getActiveSession() is not None
 
 
-def session_for(app: App) -> SparkSession:
+def session_for(app: Application) -> SparkSession:
     import ottla.spark
     from ottla.spark.spark_session import submitted_master
 
@@ -196,19 +210,19 @@ def session_for(app: App) -> SparkSession:
 # ------------------------------------------------------------------------------------ the queries
 
 
-def _start_query(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
+def _start_query(app: Application, sink: Sink, spark: SparkSession) -> StreamingQuery:
     with temporary_settings(spark, without_user_settings(query_settings(sink), app, spark)):
         return _start_writer(app, sink, spark)
 
 
-def _start_writer(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
+def _start_writer(app: Application, sink: Sink, spark: SparkSession) -> StreamingQuery:
     from ottla.streams.compile.frames import sink_frame
     from ottla.streams.print_sink import PrintSink
     from ottla.streams.update_sink import UpdateSink
 
     rows = sink_frame(sink, ClusterTopics(app, sink, spark))
     options = {
-        **connection_options(app),
+        **app.connection_options,
         # Rows with a `topic` column choose their topic: late records go to one of their own.
         **({} if "topic" in rows.columns else {"topic": sink.topic}),
         "kafka.transactional.id": f"ottla-streams-{app.name}-{sink.topic}",
@@ -223,18 +237,13 @@ def _start_writer(app: App, sink: Sink, spark: SparkSession) -> StreamingQuery:
     return writer.format("ottla").options(**options).outputMode("append").start()
 
 
-def group_for(app: App, sink: Sink) -> str:
-    """Return the consumer group that shows the progress of a sink's query."""
-    return app.name if len(app.sinks) == 1 else f"{app.name}-{sink.topic}"
-
-
 class ClusterTopics:
     """Sources that are read from the topics of the application's cluster."""
 
-    def __init__(self, app: App, sink: Sink, spark: SparkSession) -> None:
+    def __init__(self, app: Application, sink: Sink, spark: SparkSession) -> None:
         self._spark = spark
-        self._options = connection_options(app)
-        self._group = group_for(app, sink)
+        self._options = app.connection_options
+        self._group = app.group_of(sink)
         self._limit = app.max_records_per_batch
         self._numbers = {id(node): at for at, node in enumerate(ancestors(sink), 1)}
         for each in fully_read_sources(sink):
@@ -283,10 +292,3 @@ class ClusterTopics:
         return rows.observe(
             observed_name(number, describe(node)[0]), f.count(f.lit(1)).alias("rows")
         )
-
-
-def connection_options(app: App) -> dict[str, str]:
-    return {
-        "kafka.bootstrap.servers": app.bootstrap,
-        **{f"kafka.{name}": value for name, value in app.client.items()},
-    }

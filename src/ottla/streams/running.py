@@ -17,22 +17,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ottla.streams.application import Application
 from ottla.streams.checkpoint import AppLock
 from ottla.streams.failures import QueryFailed, cause_of, is_transient, pause_s
 from ottla.streams.plan.nodes import Sink
 from ottla.streams.progress import QueryStatus, queries_html, query_status, with_inferred_rows
+from ottla.streams.store import Stores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from ottla.streams.app import App
     from ottla.streams.rest_server import RestServer
 
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 0.5
-QueryStarter = Callable[["App", Sink, "SparkSession"], "StreamingQuery"]
+QueryStarter = Callable[[Application, Sink, "SparkSession"], "StreamingQuery"]
 
 
 @dataclass
@@ -54,10 +55,11 @@ class Running:
 
     def __init__(
         self,
-        app: App,
+        app: Application,
         spark: SparkSession,
         starter: QueryStarter,
         lock: AppLock,
+        stores: Stores,
         *,
         owns_session: bool,
     ) -> None:
@@ -67,11 +69,12 @@ class Running:
         self.server: RestServer | None = None
         self._starter = starter
         self._lock = lock
+        self._stores = stores
         self._queries: list[_Query] = []
         Running._all.add(self)
 
     @classmethod
-    def stop_idle(cls, app: App) -> None:
+    def stop_idle(cls, app: Application) -> None:
         """End the runs of the application in this process whose queries have all ended."""
         for each in list(cls._all):
             is_same = each._app.name == app.name and each._app.state_dir == app.state_dir
@@ -126,7 +129,7 @@ class Running:
             for query in self._queries:
                 query.spark.stop()
         finally:
-            self._app.close_stores()
+            self._stores.close()
             self._lock.release()
 
     # ---------------------------------------------------------------------------- looking after

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
+from ottla.streams.application import Application
 from ottla.streams.checkpoint import STORE, local_directory
 from ottla.streams.errors import listed
 from ottla.streams.plan.nodes import Printed, Sink, ancestors
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from ottla.base.types import TopicPartition
     from ottla.client.consumer.consumer import Consumer
     from ottla.client.consumer.record import Record
-    from ottla.streams.app import App
 
 logger = logging.getLogger(__name__)
 
@@ -100,12 +100,12 @@ def windows_of(sink: Sink) -> WindowedKeyFormat | None:
     return WindowedKeyFormat(window.size_ms, kept_ms, window.is_session)
 
 
-def store_names(app: App) -> list[str]:
+def store_names(app: Application) -> list[str]:
     """Return the topics of all sinks except those that print."""
     return [sink.topic for sink in app.sinks if not isinstance(sink, Printed)]
 
 
-def find_sink(app: App, name: str) -> Sink:
+def find_sink(app: Application, name: str) -> Sink:
     if name in store_names(app):
         return next(sink for sink in app.sinks if sink.topic == name)
     raise UserError(f"App {app.name!r} has no store {name!r}; stores: {listed(store_names(app))}")
@@ -340,7 +340,7 @@ def milliseconds(at: Time) -> int:
     return at
 
 
-def open_store(app: App, name: str) -> Store:
+def open_store(app: Application, name: str) -> Store:
     sink = find_sink(app, name)
     profile = {"default.api.timeout.ms": "30000", **app.client}
 
@@ -357,3 +357,25 @@ def open_store(app: App, name: str) -> Store:
 
     path = local_directory(app.state_dir, app.name) / f"{sink.topic}{STORE}"
     return Store(sink, path, consumer, topic_id)
+
+
+class Stores:
+    """Stores of an application that are open."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Store] = {}
+
+    def open(self, app: Application, name: str) -> Store:
+        """Return a store, opened on first use.
+
+        Raises:
+            UserError: The application does not write the topic.
+        """
+        if name not in self._open:
+            self._open[name] = open_store(app, name)
+        return self._open[name]
+
+    def close(self) -> None:
+        """Close the files and connections of all stores. They open again on the next look-up."""
+        while self._open:
+            self._open.popitem()[1].close()

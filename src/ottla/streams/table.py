@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.streams.checks import (
     make_sink,
+    make_source,
     refuse_after_late_topic,
     refuse_second_state,
     refuse_untyped,
@@ -37,9 +38,9 @@ from ottla.streams.plan.nodes import (
 from ottla.streams.plan.tracing import Traced, trace
 from ottla.streams.serdes import Serde, default_serde
 from ottla.streams.suppression import with_time_limit
+from ottla.streams.topology import Topology
 
 if TYPE_CHECKING:
-    from ottla.streams.app import App
     from ottla.streams.dsl import Stream
     from ottla.streams.grouped_table import GroupedTable
 
@@ -49,8 +50,8 @@ RecordFunction = Callable[..., Any]
 class Table:
     """A table: the latest value of each key."""
 
-    def __init__(self, app: App, node: Node) -> None:
-        self._app = app
+    def __init__(self, topology: Topology, node: Node) -> None:
+        self._topology = topology
         self._node = node
         self.when_suppressed: Aggregated | None = None
 
@@ -87,7 +88,7 @@ class Table:
         if isinstance(function, Traced) and getattr(function.outcome, "type", "") != "boolean":
             raise topology_error(operator, "the function must return a boolean")
         made = TableFilter(node.key, node.value, node, function, negated)
-        return Table(self._app, self._app._with_failure_handling(made))
+        return Table(self._topology, self._topology.with_failure_handling(made))
 
     def map_values(self, function: RecordFunction, schema: str | None = None) -> Table:
         """Replace the value of each key. Deleted keys stay deleted.
@@ -101,7 +102,7 @@ class Table:
         made = trace("map_values", function, node.key, node.value)
         shape = shape_of("map_values", made, schema)
         mapped = MapValues(node.key, shape, node, made, keeps_null=True)
-        return Table(self._app, self._app._with_failure_handling(mapped))
+        return Table(self._topology, self._topology.with_failure_handling(mapped))
 
     # ------------------------------------------------------------------------------ with state
 
@@ -119,13 +120,13 @@ class Table:
             if isinstance(self._node, Suppressed):
                 raise topology_error("suppress", "the table is already suppressed")
             limit_ms = duration_ms(time_limit, name="time_limit", min_ms=1)
-            return Table(self._app, with_time_limit(self._node, limit_ms))
+            return Table(self._topology, with_time_limit(self._node, limit_ms))
         node = self.when_suppressed or self._node
         if not isinstance(node, Aggregated | PythonAggregated) or node.window is None:
             raise topology_error(
                 "suppress", "only windows close; use windowed(…) before it, and suppress only once"
             )
-        return Table(self._app, Suppressed(node.key, node.value, node))
+        return Table(self._topology, Suppressed(node.key, node.value, node))
 
     def group_by(self, function: RecordFunction, schema: str | None = None) -> GroupedTable:
         """Group rows by another key, through a repartition topic between two queries.
@@ -136,7 +137,7 @@ class Table:
         """
         from ottla.streams.grouped_table import GroupedTable
 
-        return GroupedTable(self._app, self._node, function, schema)
+        return GroupedTable(self._topology, self._node, function, schema)
 
     def join(
         self,
@@ -174,9 +175,11 @@ class Table:
         made, shape = joined_value(mine.value, theirs.value, function)
         shape = shape_of("join", made, schema) if shape is None else shape
         if on is not None:
-            return Table(self._app, foreign_join(self._app, mine, theirs, on, how, made, shape))
+            return Table(
+                self._topology, foreign_join(self._topology, mine, theirs, on, how, made, shape)
+            )
         refuse_uncopartitioned("join", mine, theirs)
-        return Table(self._app, TablesJoin(mine.key, shape, mine, theirs, how, made))
+        return Table(self._topology, TablesJoin(mine.key, shape, mine, theirs, how, made))
 
     # ------------------------------------------------------------------------------------ ends
 
@@ -185,7 +188,7 @@ class Table:
         from ottla.streams.dsl import Stream
 
         refuse_after_late_topic("to_stream", self._node)
-        return Stream(self._app, self._node)
+        return Stream(self._topology, self._node)
 
     def to(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> None:
         """Write the changes of the table to a topic.
@@ -201,7 +204,7 @@ class Table:
         Raises:
             TopologyError: The application reads or writes the topic already.
         """
-        self._app._add_sink(make_sink(self._node, topic, key, value))
+        self._topology.add_sink(make_sink(self._node, topic, key, value))
 
     def through(self, topic: str) -> Table:
         """Write the table to a topic and continue from it in a separate query.
@@ -216,7 +219,8 @@ class Table:
         refuse_untyped("through", node.key, node.value)
         key, value = default_serde(node.key), default_serde(node.value)
         self.to(topic, key=key, value=value)
-        return self._app.table(topic, key=key, value=value)
+        source = make_source(topic, key, value, None, "earliest", "stop", is_table=True)
+        return Table(self._topology, source)
 
 
 class GlobalTable:

@@ -89,7 +89,7 @@ class TopologyDriver:
         self._app = app
         self._spark = spark
         self._home = Path(tempfile.mkdtemp(prefix="ottla-streams-"))
-        self._sinks = dependency_order(app._checked_sinks())
+        self._sinks = dependency_order(app.application().require_sinks())
         self._sources = {source.topic: source for source in _sources(self._sinks)}
         self._pending: dict[str, list[tuple[bytes | None, bytes | None, datetime]]] = {}
         self._offset = 0

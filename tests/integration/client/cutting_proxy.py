@@ -25,7 +25,7 @@ class CuttingProxy:
         self._chance = random.Random()
         self._thread = LoopThread("cutting-proxy")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server = self._thread.run(self._listen())
+        self._server = self._thread.run(self._listen)
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     @property
@@ -86,7 +86,7 @@ class CuttingProxy:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-        self._thread.run(end())
+        self._thread.run(end)
         self._thread.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""A running broker for the clients' tests: `make compat` uses one of Apache Kafka's."""
+"""A broker for the clients' tests: Ottla's, or Apache Kafka's in `make compat`."""
 
 from __future__ import annotations
 

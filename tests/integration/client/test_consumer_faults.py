@@ -298,7 +298,7 @@ def test_a_seek_or_a_revocation_while_a_fetch_waits_at_the_broker_drops_its_answ
             consumer.assign([tp])
             consumer.seek_to_end(tp)
             assert await consumer.position(tp) == 2
-            while not consumer._fetcher.is_fetching(tp):
+            while not consumer.engine.fetcher.is_fetching(tp):
                 assert await consumer.poll(0.01) == []
             if is_revoked:
                 consumer.assign([])

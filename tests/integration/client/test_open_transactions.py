@@ -31,7 +31,7 @@ def client() -> Iterator[SharedClient]:
 
 
 def found(client: SharedClient) -> list[str]:
-    return list(client.run(module.open_transactions(client.cluster)))
+    return list(client.run(module.open_transactions, client.cluster))
 
 
 def test_what_is_open_is_listed(client: SharedClient) -> None:

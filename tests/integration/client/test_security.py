@@ -222,7 +222,7 @@ def connect(broker: FakeBroker, mechanism: str, **more: Any) -> str | None:
         **more,
     }
     with Admin(broker.bootstrap, **options) as admin:
-        return admin._admin._cluster.metadata.cluster_id
+        return admin._async._cluster.metadata.cluster_id
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

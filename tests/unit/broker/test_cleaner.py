@@ -55,7 +55,7 @@ class Partition:
 
 
 class Broker:
-    """The part of a broker that the cleaner uses, including its flusher and housekeeping."""
+    """The part of a broker that the cleaner uses, including its flusher."""
 
     def __init__(self, directory: Path, **properties: str) -> None:
         values = {name.replace("_", "."): value for name, value in properties.items()}
@@ -68,10 +68,6 @@ class Broker:
 
     @property
     def flusher(self) -> Broker:
-        return self
-
-    @property
-    def housekeeping(self) -> Broker:
         return self
 
     async def wait_for(self, partition: Partition, offset: int) -> None:
@@ -129,7 +125,7 @@ class FailingCompactor:
 
 async def clean_until_idle(broker: Broker, compactor: Compactor | None = None) -> Cleaner:
     """Clean until no log is dirty, as `run` does but without its sleeps."""
-    cleaner = Cleaner(broker, compactor or LocalCompactor(broker.fs))
+    cleaner = Cleaner(broker, broker.remove_segments_later, compactor or LocalCompactor(broker.fs))
     await cleaner._checkpoints.load(broker.config.log_dirs)
     while (dirty := await cleaner.find_dirtiest()) is not None:
         await cleaner.clean(dirty)
@@ -243,7 +239,7 @@ def test_a_log_that_lost_its_head_meanwhile_is_not_swapped(tmp_path: Path) -> No
     table = latest_values(data_records(log))
 
     async def scenario() -> Cleaner:
-        cleaner = Cleaner(broker, CutMeanwhile())
+        cleaner = Cleaner(broker, broker.remove_segments_later, CutMeanwhile())
         dirty = await cleaner.find_dirtiest()
         assert dirty is not None
         await cleaner.clean(dirty)
@@ -290,7 +286,7 @@ def test_the_worker_is_ended_when_its_log_is_deleted(
 
     async def scenario() -> None:
         worker = await started_worker(monkeypatch)
-        cleaner = Cleaner(broker)
+        cleaner = Cleaner(broker, broker.remove_segments_later)
         dirty = await cleaner.find_dirtiest()
         assert dirty is not None
         cleaning = asyncio.ensure_future(cleaner.clean(dirty))
@@ -312,7 +308,7 @@ def test_no_worker_outlives_the_cleaner(tmp_path: Path, monkeypatch: pytest.Monk
 
     async def scenario() -> None:
         worker = await started_worker(monkeypatch)
-        running = asyncio.ensure_future(Cleaner(broker).run())
+        running = asyncio.ensure_future(Cleaner(broker, broker.remove_segments_later).run())
         process = await worker
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -330,7 +326,7 @@ def test_the_worker_ends_with_its_broker(tmp_path: Path, monkeypatch: pytest.Mon
 
     async def scenario() -> int:
         worker = await started_worker(monkeypatch)
-        cleaner = Cleaner(broker)
+        cleaner = Cleaner(broker, broker.remove_segments_later)
         dirty = await cleaner.find_dirtiest()
         assert dirty is not None
         cleaning = asyncio.ensure_future(cleaner.clean(dirty))
@@ -363,7 +359,9 @@ def test_the_loop_cleans_again_when_there_is_something_new(tmp_path: Path) -> No
     async def scenario() -> None:
         counting = Counting(broker.fs)
         counting.changed = asyncio.Event()
-        running = asyncio.ensure_future(Cleaner(broker, counting).run())
+        running = asyncio.ensure_future(
+            Cleaner(broker, broker.remove_segments_later, counting).run()
+        )
         await counting.changed.wait()
         counting.changed.clear()
         broker.fill(log, 500)
@@ -425,7 +423,7 @@ def test_the_threads_share_memory_and_throughput(tmp_path: Path, threads: str) -
         log_cleaner_dedupe_buffer_size=str(4 << 20),
         log_cleaner_io_max_bytes_per_second="4000",
     )
-    limits = Cleaner(broker)._limits()
+    limits = Cleaner(broker, broker.remove_segments_later)._limits()
     assert limits.memory_bytes == (4 << 20) // int(threads)
     assert limits.max_bytes_per_second == 4_000 / int(threads)
 
@@ -439,7 +437,7 @@ def test_a_worker_that_dies_says_why(
     broker.fill(log)
 
     async def scenario() -> None:
-        cleaner = Cleaner(broker)
+        cleaner = Cleaner(broker, broker.remove_segments_later)
         dirty = await cleaner.find_dirtiest()
         assert dirty is not None
         await cleaner.clean(dirty)
@@ -459,7 +457,7 @@ def test_a_worker_that_is_killed_is_tried_again(
 
     async def scenario() -> None:
         worker = await started_worker(monkeypatch)
-        cleaner = Cleaner(broker)
+        cleaner = Cleaner(broker, broker.remove_segments_later)
         dirty = await cleaner.find_dirtiest()
         assert dirty is not None
         cleaning = asyncio.ensure_future(cleaner.clean(dirty))

@@ -195,6 +195,17 @@ def test_a_segment_without_timestamps_rolls_by_the_clock() -> None:
     assert bases(log) == [0, 2]
 
 
+def test_the_jitter_of_a_segment_is_the_same_in_every_process() -> None:
+    # 2,452 is the CRC-32 of "orders-0@0" modulo 600,000; `hash` would differ after each restart.
+    config = replace(SMALL, segment_ms=3_600_000, segment_jitter_ms=600_000)
+    log = open_at(new_disk(), config=config)
+    append(log, b"a", timestamp=NOW)
+    append(log, b"b", timestamp=NOW + 3_600_000 - 2_452)
+    assert bases(log) == [0]
+    append(log, b"c", timestamp=NOW + 3_600_000 - 2_451)
+    assert bases(log) == [0, 2]
+
+
 def test_a_segment_rolls_when_its_time_index_is_full() -> None:
     config = TopicConfig(index_interval_bytes=0, segment_index_bytes=36)
     log = open_at(new_disk(), config=config)
@@ -316,7 +327,7 @@ def test_no_flipped_bit_anywhere_is_read_as_good() -> None:
     for segment in log.segments:
         for bit in range(segment.size * 8):
             disk.flip_bit(segment.file.path, bit // 8, bit % 8)
-            log._reader.forget()
+            log.reader.forget()
             found, error = read_until_refused(log)
             assert error == ErrorCode.CORRUPT_MESSAGE, f"bit {bit} of {segment.file.path}"
             assert good.startswith(found)

@@ -108,7 +108,7 @@ def test_an_index_is_loaded_where_it_may_be_waited_for(tmp_path: Path) -> None:
     second.unload()
     assert not second.offset_index.is_loaded
     # A consumer that has read the previous segment leaves this cursor.
-    log._reader._cursors[start] = (second, 0)
+    log.reader._cursors[start] = (second, 0)
     with pytest.raises(WouldBlock):
         fetch(log, start)
     unread, _ = fetch(log, start, wait=True)

@@ -7,7 +7,7 @@ from ottla.streams.testing import dependency_order
 
 
 def order(app: st.App) -> list[str]:
-    return [sink.topic for sink in dependency_order(app._checked_sinks())]
+    return [sink.topic for sink in dependency_order(app.sinks)]
 
 
 def test_a_query_comes_behind_those_whose_topics_it_reads() -> None:

@@ -22,7 +22,7 @@ def app(state_dir: Path, least: int = 5) -> st.App:
 
 
 def check(made: st.App) -> None:
-    check_topology(made, made.sinks[0], LocalFiles())
+    check_topology(made.application(), made.sinks[0], LocalFiles())
 
 
 def test_another_topology_is_refused_over_a_checkpoint_with_what_changed(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_an_application_runs_once_at_a_time(tmp_path: Path) -> None:
 def test_a_process_that_dies_frees_its_lock(tmp_path: Path) -> None:
     program = (
         "import os, sys; from ottla.streams.checkpoint import AppLock; "
-        "AppLock(sys.argv[1], 'shop').take(); os._exit(9)"
+        "AppLock(sys.argv[1], 'shop').acquire(); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, timeout=60)
     AppLock(str(tmp_path), "shop").acquire()

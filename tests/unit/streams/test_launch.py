@@ -59,7 +59,7 @@ def test_a_picture_is_written(tmp_path: Path) -> None:
 def test_the_commands_word_counts_over_the_programs(tmp_path: Path) -> None:
     reported = tmp_path / "reported"
     end = f"""
-def run(app, http=None):
+def run(app, stores=None, http=None):
     open({str(reported)!r}, "w").write(" ".join((
         app.bootstrap, app.master, app.state_dir, app.spark_settings["spark.x"], str(http))))
 import ottla.streams.run

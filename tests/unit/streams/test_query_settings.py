@@ -59,7 +59,7 @@ def test_changes_of_windows_need_no_batch_without_data_and_what_closes_does() ->
 
 def test_what_a_user_has_set_stays() -> None:
     settings = {TRACK_STATE_ROWS: "false", NO_DATA_BATCHES: "false"}
-    app = st.App("chosen", spark={TRACK_STATE_ROWS: "true"})
+    app = st.App("chosen", spark={TRACK_STATE_ROWS: "true"}).application()
     assert without_user_settings(settings, app, session(Conf())) == {NO_DATA_BATCHES: "false"}
     by_submit = session(Conf(), Conf({NO_DATA_BATCHES: "true"}))
     assert without_user_settings(settings, app, by_submit) == {}

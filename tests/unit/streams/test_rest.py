@@ -15,7 +15,7 @@ from ottla.base.errors import UserError
 from ottla.streams.progress import query_status
 from ottla.streams.rest import Resources
 from ottla.streams.rest_server import RestServer, parse_address
-from ottla.streams.store import Store, find_sink
+from ottla.streams.store import Store, Stores, find_sink
 from ottla.streams.store_file import StoreChange
 
 MINUTE_MS = 60_000
@@ -25,7 +25,7 @@ class Still(Store):
     """State store that follows no topic."""
 
     def __init__(self, app: st.App, topic: str, path: Path) -> None:
-        super().__init__(find_sink(app, topic), path, None, None)  # type: ignore[arg-type]
+        super().__init__(find_sink(app.application(), topic), path, None, None)  # type: ignore[arg-type]
 
     def refresh(self) -> None:
         pass
@@ -51,9 +51,10 @@ def resources(tmp_path: Path) -> Resources:
         ],
         {},
     )
-    app._stores.update(counts=counts, windows=windowed)
+    stores = Stores()
+    stores._open.update(counts=counts, windows=windowed)
     status = query_status("counts", None, is_active=True, message="Waiting")
-    return Resources(app, lambda: [status])
+    return Resources(app.application(), stores, lambda: [status])
 
 
 def get(resources: Resources, path: str, **query: str) -> tuple[int, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.everything import Counts, counts_in
+from tests.everything import Counts, counts_in, slowest_in
 
 REPORT = (
     '<?xml version="1.0"?><testsuites><testsuite name="pytest" errors="1" failures="2" skipped="3" '
@@ -22,6 +22,20 @@ def test_a_run_without_a_whole_report_has_failed(tmp_path: Path) -> None:
     assert counts_in(tmp_path / "none.xml") == Counts(failed=1)
     (tmp_path / "half.xml").write_text(REPORT[:-20])
     assert counts_in(tmp_path / "half.xml") == Counts(failed=1)
+
+
+def test_the_slowest_tests_are_those_of_all_reports(tmp_path: Path) -> None:
+    times = {"a": ("0.5", "12.25"), "b": ("3.0", "0.1")}
+    for name, seconds in times.items():
+        cases = "".join(
+            f'<testcase classname="tests.{name}" name="test_{number}" time="{time}" />'
+            for number, time in enumerate(seconds)
+        )
+        (tmp_path / f"{name}.xml").write_text(f"<testsuite>{cases}</testsuite>")
+    assert slowest_in(sorted(tmp_path.glob("*.xml")), count=2) == [
+        "   12.2  tests.a::test_1",
+        "    3.0  tests.b::test_0",
+    ]
 
 
 def test_the_closing_line_has_all_parts() -> None:

@@ -26,7 +26,14 @@ from ottla.base.config.listener import (
     check_protocols,
     client_listeners,
 )
-from ottla.base.config.unused_properties import no_effect, not_needed, refusal, shown_only
+from ottla.base.config.unused_properties import (
+    no_effect,
+    not_needed,
+    not_released,
+    refusal,
+    shown_only,
+    unused_items,
+)
 from ottla.base.config.validator import Value
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 
@@ -142,8 +149,10 @@ class BrokerConfig(BrokerAttributes):
         for name in self.static:
             if reason := shown_only(name):
                 found.append(Notice(logging.INFO, f"{name} has no effect: {reason}."))
+            elif name in BROKER and (reason := not_released(name)):
+                found.append(Notice(logging.WARNING, f"{name} has no effect: {reason}."))
             elif name in BROKER:
-                continue
+                found += self._unused_items(name)
             elif reason := not_needed(name):
                 found.append(Notice(logging.INFO, f"{name} is not needed: {reason}."))
             elif reason := no_effect(name):
@@ -151,6 +160,14 @@ class BrokerConfig(BrokerAttributes):
             else:
                 found.append(Notice(logging.WARNING, _unknown_property(name)))
         return found
+
+    def _unused_items(self, name: str) -> list[Notice]:
+        items = self._values[name]
+        unused = unused_items(name, items) if isinstance(items, list) else {}
+        return [
+            Notice(logging.WARNING, f"{item} in {name} has no effect: {reason}.")
+            for item, reason in unused.items()
+        ]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if getattr(self, "_frozen", False):

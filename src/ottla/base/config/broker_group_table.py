@@ -57,7 +57,8 @@ COORDINATOR_KEYS = [
         "group.coordinator.rebalance.protocols",
         LIST,
         ["classic", "consumer", "streams"],
-        "Group protocols that the broker accepts.",
+        "Group protocols that the broker accepts. share and streams have no effect: these groups "
+        "are not in this release.",
         each_one_of(["consumer", "classic", "share", "streams"], empty=False),
     ),
     ConfigKey(
@@ -179,7 +180,7 @@ CONSUMER_GROUP_KEYS = [
         "group.consumer.regex.refresh.interval.ms",
         INT,
         10 * MINUTE_MS,
-        "No effect: regular expression subscriptions are refreshed at a fixed interval.",
+        "No effect: regular expression subscriptions are matched again when topics change.",
         AtLeast(10 * SECOND_MS),
         internal=True,
     ),
@@ -198,8 +199,8 @@ OFFSET_KEYS = [
         "offsets.commit.timeout.ms",
         INT,
         5 * SECOND_MS,
-        "No effect: this release does not limit the time that an offset commit waits for the "
-        "replicas of the offsets topic.",
+        "Maximum time that a request to the group coordinator, such as an offset commit, waits for "
+        "the replicas of the offsets topic, in milliseconds.",
         AtLeast(1),
         HIGH,
     ),

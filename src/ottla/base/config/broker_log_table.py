@@ -70,7 +70,7 @@ DIRECTORY_KEYS = [
         "num.recovery.threads.per.data.dir",
         INT,
         2,
-        "No effect: the background.threads recover and flush the logs.",
+        "No effect: one thread recovers the logs of a broker.",
         AtLeast(1),
         HIGH,
         CLUSTER_WIDE,
@@ -154,7 +154,8 @@ SEGMENT_KEYS = [
         "log.preallocate",
         BOOLEAN,
         False,
-        "Whether to preallocate the file of a new segment.",
+        "Whether to preallocate the file of a new segment. No effect: segment files grow as "
+        "records are appended.",
         None,
         MEDIUM,
         CLUSTER_WIDE,
@@ -214,7 +215,8 @@ RETENTION_KEYS = [
         LONG,
         -2,
         "Time that a segment is retained locally when remote storage is enabled, in "
-        "milliseconds; -2 to use log.retention.ms. Remote storage is not in this release.",
+        "milliseconds; -2 to use log.retention.ms. No effect: remote storage is not in this "
+        "release.",
         AtLeast(-2),
         MEDIUM,
         CLUSTER_WIDE,
@@ -224,7 +226,7 @@ RETENTION_KEYS = [
         LONG,
         -2,
         "Maximum local size of a partition when remote storage is enabled, in bytes; -2 to use "
-        "log.retention.bytes. Remote storage is not in this release.",
+        "log.retention.bytes. No effect: remote storage is not in this release.",
         AtLeast(-2),
         MEDIUM,
         CLUSTER_WIDE,

@@ -219,8 +219,8 @@ QUOTA_KEYS = [
         "replication.quota.window.num",
         INT,
         11,
-        "Number of samples retained for replication quotas. No effect: quotas are not in this "
-        "release.",
+        "Number of samples retained for replication quotas. No effect: a replication quota "
+        "accumulates for one second.",
         AtLeast(1),
         LOW,
     ),
@@ -228,8 +228,8 @@ QUOTA_KEYS = [
         "replication.quota.window.size.seconds",
         INT,
         1,
-        "Length of a sample for replication quotas, in seconds. No effect: quotas are not in "
-        "this release.",
+        "Length of a sample for replication quotas, in seconds. No effect: a replication quota "
+        "accumulates for one second.",
         AtLeast(1),
         LOW,
     ),

@@ -67,7 +67,7 @@ NODE_KEYS = [
         "num.network.threads",
         INT,
         3,
-        "No effect: one event loop serves all connections of a broker.",
+        "No effect: one event loop serves all requests of a broker.",
         AtLeast(1),
         HIGH,
         CLUSTER_WIDE,

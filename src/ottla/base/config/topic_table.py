@@ -156,7 +156,7 @@ TOPIC = ConfigTable(
             LONG,
             -2,
             "Maximum local size of a partition when remote storage is enabled, in bytes; -2 to "
-            "use retention.bytes. Remote storage is not in this release.",
+            "use retention.bytes. No effect: remote storage is not in this release.",
             "log.local.retention.bytes",
             validator=AtLeast(-2),
         ),
@@ -165,7 +165,8 @@ TOPIC = ConfigTable(
             LONG,
             -2,
             "Time that a segment is retained locally when remote storage is enabled, in "
-            "milliseconds; -2 to use retention.ms. Remote storage is not in this release.",
+            "milliseconds; -2 to use retention.ms. No effect: remote storage is not in this "
+            "release.",
             "log.local.retention.ms",
             validator=AtLeast(-2),
         ),
@@ -241,22 +242,23 @@ TOPIC = ConfigTable(
             "preallocate",
             BOOLEAN,
             False,
-            "Whether to preallocate the file of a new segment.",
+            "Whether to preallocate the file of a new segment. No effect: segment files grow as "
+            "records are appended.",
             "log.preallocate",
         ),
         _key(
             "remote.log.copy.disable",
             BOOLEAN,
             False,
-            "Whether to stop copying segments to remote storage. Remote storage is not in this "
-            "release.",
+            "Whether to stop copying segments to remote storage. No effect: remote storage is not "
+            "in this release.",
         ),
         _key(
             "remote.log.delete.on.disable",
             BOOLEAN,
             False,
             "Whether to delete the topic's remote data when remote storage is disabled for it. "
-            "Remote storage is not in this release.",
+            "No effect: remote storage is not in this release.",
         ),
         _key(
             "remote.storage.enable",

@@ -1,18 +1,23 @@
 """Broker properties of Kafka that this broker recognizes but does not use.
 
 A server.properties file for Apache Kafka works unchanged, unless that would be misleading. An
-unused property is of one of four kinds:
+unused property is of one of five kinds:
 
   refused       ignoring it would break something its owner relies on: the broker does not start
   not needed    it configures machinery that this broker does not have: logged at level INFO
   no effect     its feature is not in this release: logged at level WARNING
-  shown         has no effect, logged at level INFO, but listed with its value in the broker's
-                configuration
+  shown         it tunes machinery that this broker does not have: logged at level INFO
+  not released  its feature is not in this release: logged at level WARNING
+
+The broker's configuration lists properties of the last two kinds with their values, since they are
+in its table. Their descriptions there end with the same reason.
 
 Names that end in a dot stand for all properties with that prefix.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 _ZOOKEEPER = "this ZooKeeper client setting is not in this release"
 _POLICY = "policy classes are Java code, which this broker cannot load"
@@ -54,6 +59,10 @@ _METRICS = "metrics reporters are Java code, which this broker cannot load"
 _WAITING = "the purgatory removes each delayed request as soon as it completes"
 _LOOP = "one event loop serves all requests of a broker"
 _GONE = "Kafka 4 removed it"
+_SHARE = "share groups are not in this release"
+_STREAMS = "Kafka Streams groups are not in this release"
+_QUOTAS = "quotas are not in this release"
+_PREALLOCATE = "segment files grow as records are appended"
 
 NO_EFFECT = {
     "ssl.": _PLAINTEXT,
@@ -82,12 +91,13 @@ NO_EFFECT = {
     "share.fetch.purgatory.purge.interval.requests": _WAITING,
     "group.coordinator.background.threads": _LOOP,
     "share.coordinator.threads": _LOOP,
-    "group.share.persister.class.name": "share groups are not in this release",
-    "group.streams.": "Kafka Streams groups are not in this release",
+    "group.share.persister.class.name": _SHARE,
+    "group.streams.": _STREAMS,
     "alter.log.dirs.replication.quota.": "partitions do not move between log directories",
     "num.replica.alter.log.dirs.threads": "partitions do not move between log directories",
     "cordoned.log.dirs": "log directories cannot be cordoned in this release",
-    "socket.connection.setup.timeout.": "brokers use a fixed connection setup timeout",
+    "socket.connection.setup.timeout.": "a broker waits 5 seconds for a connection to another "
+    "broker",
     "unstable.": "Ottla has no unstable API or feature versions",
     "zookeeper.": _ZOOKEEPER,
     "broker.id.generation.enable": _GONE,
@@ -109,7 +119,52 @@ SHOWN = {
     "group.coordinator.threads": _LOOP,
     "queued.max.requests": "requests wait in their connections, and queued.max.request.bytes "
     "limits their size",
+    "num.recovery.threads.per.data.dir": "one thread recovers the logs of a broker",
+    "num.replica.fetchers": "a follower uses one fetcher for each leader",
+    "replica.socket.receive.buffer.bytes": "the operating system chooses the receive buffer of a "
+    "follower's connections",
+    "replication.quota.window.num": "a replication quota accumulates for one second",
+    "replication.quota.window.size.seconds": "a replication quota accumulates for one second",
+    "log.dir.failure.timeout.ms": "brokers do not report failed log directories to the controller",
+    "log.initial.task.delay.ms": "each background task first runs after its own interval",
+    "log.flush.start.offset.checkpoint.interval.ms": "log start offsets are checkpointed together "
+    "with recovery points, see log.flush.offset.checkpoint.interval.ms",
+    "log.preallocate": _PREALLOCATE,
+    "group.coordinator.append.linger.ms": "the group coordinator chooses its own batching",
+    "group.coordinator.cached.buffer.max.bytes": "the group coordinator does not cache its append "
+    "buffers",
+    "group.consumer.regex.refresh.interval.ms": "regular expression subscriptions are matched "
+    "again when topics change",
 }
+
+NOT_RELEASED = {
+    "group.share.": _SHARE,
+    "share.coordinator.append.linger.ms": _SHARE,
+    "share.coordinator.cached.buffer.max.bytes": _SHARE,
+    "share.coordinator.cold.partition.snapshot.interval.ms": _SHARE,
+    "share.coordinator.load.buffer.size": _SHARE,
+    "share.coordinator.snapshot.update.records.per.snapshot": _SHARE,
+    "share.coordinator.state.topic.compression.codec": _SHARE,
+    "share.coordinator.state.topic.prune.interval.ms": _SHARE,
+    "share.coordinator.write.timeout.ms": _SHARE,
+    "quota.window.": _QUOTAS,
+    "controller.quota.window.": _QUOTAS,
+    "log.local.retention.": _REMOTE,
+}
+
+UNUSED_ITEMS = {
+    "group.coordinator.rebalance.protocols": {"share": _SHARE, "streams": _STREAMS},
+}
+"""Items of list properties that have no effect, and the reasons."""
+
+UNUSED_BY_TOPICS = {
+    "local.retention.bytes": _REMOTE,
+    "local.retention.ms": _REMOTE,
+    "remote.log.copy.disable": _REMOTE,
+    "remote.log.delete.on.disable": _REMOTE,
+    "preallocate": _PREALLOCATE,
+}
+"""Topic properties that have no effect, and the reasons. Only their descriptions say so."""
 
 
 def refusal(name: str, text: str) -> str | None:
@@ -126,8 +181,19 @@ def not_needed(name: str) -> str | None:
 
 
 def shown_only(name: str) -> str | None:
-    """Return why a property in the broker's table has no effect, or None."""
+    """Return why this broker has nothing that a property in its table could tune, or None."""
     return SHOWN.get(name)
+
+
+def not_released(name: str) -> str | None:
+    """Return which feature of a property in the broker's table is not in this release, or None."""
+    return _find(NOT_RELEASED, name)
+
+
+def unused_items(name: str, items: Iterable[str]) -> dict[str, str]:
+    """Return the items of a list property that have no effect, each with the reason."""
+    reasons = UNUSED_ITEMS.get(name, {})
+    return {item: reasons[item] for item in items if item in reasons}
 
 
 def no_effect(name: str) -> str | None:

@@ -5,24 +5,41 @@ PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
+from ottla.broker.internal_topic import InternalTopic
 from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.txn.events import AddPartitionsRequested
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 25
 _FIRST_WITH_FENCED = 2
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class GroupCoordinator(Protocol):
+    @property
+    def topic(self) -> InternalTopic: ...
+
+
+class TransactionCoordinator(Protocol):
+    def add_partitions(self, event: AddPartitionsRequested) -> None: ...
+
+
+class Ports(Protocol):
+    """The parts of a broker that AddOffsetsToTxn uses."""
+
+    @property
+    def group_coordinator(self) -> GroupCoordinator: ...
+
+    @property
+    def transaction_coordinator(self) -> TransactionCoordinator: ...
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     if not request.transactional_id or not request.group_id:
         return {"error_code": ErrorCode.INVALID_REQUEST}
     if broker.group_coordinator.topic.image is None:
@@ -30,7 +47,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     return _add(broker, context, request)
 
 
-async def _create_and_add(broker: Broker, context: RequestContext, request: Any) -> Body | None:
+async def _create_and_add(broker: Ports, context: RequestContext, request: Any) -> Body | None:
     try:
         await broker.group_coordinator.topic.create()
     except KafkaError as error:
@@ -39,7 +56,7 @@ async def _create_and_add(broker: Broker, context: RequestContext, request: Any)
     return response if isinstance(response, dict) else await response  # type: ignore[misc]
 
 
-def _add(broker: Broker, context: RequestContext, request: Any) -> Response:
+def _add(broker: Ports, context: RequestContext, request: Any) -> Response:
     index = broker.group_coordinator.topic.partition_for(request.group_id)
     if index is None:
         return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}

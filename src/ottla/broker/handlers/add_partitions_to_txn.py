@@ -13,25 +13,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.cluster import INTERNAL_TOPICS
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
+from ottla.broker.ports import Metadata, TransactionSubmitter
 from ottla.core.coordinator import ProducerIdAndEpoch, Token
 from ottla.core.txn.events import AddPartitionsRequested, VerifyRequested
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 24
 _FIRST_BATCHED = 4
 _FIRST_WITH_FENCED = 2
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Coordinator(TransactionSubmitter, Protocol):
+    def add_partitions(self, event: AddPartitionsRequested) -> None: ...
+
+
+class Ports(Metadata, Protocol):
+    """The parts of a broker that AddPartitionsToTxn uses."""
+
+    @property
+    def transaction_coordinator(self) -> Coordinator: ...
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     version = context.api_version
     if version >= _FIRST_BATCHED:
         delayed = DelayedResponses(lambda results: {"results_by_transaction": results})
@@ -62,7 +71,7 @@ class _TransactionRequest:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Ports,
         version: int,
         transactional_id: str,
         producer: ProducerIdAndEpoch,

@@ -15,13 +15,13 @@ from typing import Any
 from ottla.base.config.alter import AlterOp
 from ottla.base.errors import KafkaError
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.alter_configs import ConfigDecision, ConfigRequest
 
 API_KEY = 33
 
 
-async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
     requested = [
         ConfigRequest(
             resource.resource_type,
@@ -36,7 +36,7 @@ async def handle(broker: TopicsBroker, context: RequestContext, request: Any) ->
 
 
 async def decided(
-    broker: TopicsBroker, requested: list[ConfigRequest], validate_only: bool
+    broker: TopicPorts, requested: list[ConfigRequest], validate_only: bool
 ) -> list[ConfigDecision]:
     try:
         return await broker.controller.alter_configs(requested, validate_only=validate_only)

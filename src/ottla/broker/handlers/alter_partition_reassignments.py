@@ -16,14 +16,14 @@ from typing import Any
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.reassignment import ReassignmentRequest
 
 API_KEY = 45
 _FIRST_WITH_FACTOR = 1
 
 
-async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
     may_change = context.api_version < _FIRST_WITH_FACTOR or request.allow_replication_factor_change
     requested = [
         ReassignmentRequest(TopicPartition(topic.name, each.partition_index), each.replicas)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext
@@ -40,7 +40,10 @@ class Features(NamedTuple):
     """Epoch of the finalized features; -1 if none has been finalized."""
 
 
-NO_FEATURES = Features({}, {}, -1)
+class Ports(Protocol):
+    """The parts of a broker that ApiVersions uses."""
+
+    def features(self) -> Features: ...
 
 
 class ApiVersions:
@@ -57,14 +60,13 @@ class ApiVersions:
             "api_keys": own,
         }
 
-    def handle(self, broker: Any, context: RequestContext, request: Any) -> Body:
+    def handle(self, broker: Ports, context: RequestContext, request: Any) -> Body:
         if context.api_version >= _FIRST_WITH_SOFTWARE and not (
             _SOFTWARE.fullmatch(request.client_software_name)
             and _SOFTWARE.fullmatch(request.client_software_version)
         ):
             return {"error_code": ErrorCode.INVALID_REQUEST}
-        get_features = getattr(broker, "features", None)
-        features: Features = NO_FEATURES if get_features is None else get_features()
+        features = broker.features()
         lowest = 0 if context.api_version >= _FIRST_WITH_LEVEL_ZERO else 1
         return {
             "error_code": ErrorCode.NONE,

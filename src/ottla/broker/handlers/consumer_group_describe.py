@@ -6,22 +6,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
+from ottla.broker.ports import GroupSubmitter
 from ottla.broker.topic_views import requested_operations
 from ottla.core.group.events import ConsumerDescribeRequested
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 69
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Coordinator(GroupSubmitter, Protocol):
+    @property
+    def serves_consumer_protocol(self) -> bool: ...
+
+
+class Ports(Protocol):
+    """The parts of a broker that ConsumerGroupDescribe uses."""
+
+    @property
+    def group_coordinator(self) -> Coordinator: ...
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     operations = requested_operations(request.include_authorized_operations, GROUP_OPERATIONS)
 
     def finish(groups: list[Body]) -> Body:

@@ -18,22 +18,36 @@ Deviations
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.ports import GroupSubmitter
 from ottla.core.group.consumer_heartbeat import check
 from ottla.core.group.consumer_records import Assignment
 from ottla.core.group.events import ConsumerHeartbeat
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.core.group.settings import GroupSettings
 
 API_KEY = 68
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Coordinator(GroupSubmitter, Protocol):
+    @property
+    def serves_consumer_protocol(self) -> bool: ...
+
+    @property
+    def settings(self) -> GroupSettings: ...
+
+
+class Ports(Protocol):
+    """The parts of a broker that ConsumerGroupHeartbeat uses."""
+
+    @property
+    def group_coordinator(self) -> Coordinator: ...
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     coordinator = broker.group_coordinator
     if not coordinator.serves_consumer_protocol:
         return _error(ErrorCode.UNSUPPORTED_VERSION)

@@ -13,13 +13,13 @@ from typing import Any
 
 from ottla.base.errors import KafkaError
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.create_partitions import PartitionIncrease, PartitionsDecision
 
 API_KEY = 37
 
 
-async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
     requested = [_more_partitions(topic) for topic in request.topics]
     try:
         decisions = await broker.controller.create_partitions(

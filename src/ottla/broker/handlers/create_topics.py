@@ -20,13 +20,13 @@ from ottla.base.errors import KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.described_configs import created_topic_configs
-from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
 
 API_KEY = 19
 
 
-async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
     requested = [_new_topic(topic) for topic in request.topics]
     try:
         decisions = await broker.controller.create_topics(
@@ -51,7 +51,7 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _result(broker: TopicsBroker, decision: TopicDecision, validate_only: bool) -> Body:
+def _result(broker: TopicPorts, decision: TopicDecision, validate_only: bool) -> Body:
     result: Body = {"name": decision.name, "configs": [], **error_fields(decision.error)}
     topic = decision.topic
     if decision.error is None and topic is not None:

@@ -5,20 +5,18 @@ named twice is returned once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
+from ottla.broker.ports import GroupRequests
 from ottla.core.group.events import DeleteRequested
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 42
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+def handle(broker: GroupRequests, context: RequestContext, request: Any) -> Response:
     delayed = DelayedResponses(lambda results: {"results": results})
     for group_id in dict.fromkeys(request.groups_names):
         token = delayed.add_pending(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]

@@ -6,22 +6,31 @@ is only compacted is refused (POLICY_VIOLATION), because deleting its records wo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.cluster import INTERNAL_TOPICS
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.broker.ports import PartitionLookup
 
 API_KEY = 21
 ALL = -1
 UNKNOWN = -1
 
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
+class Logs(Protocol):
+    async def write_checkpoints(self) -> None: ...
+
+
+class Ports(PartitionLookup, Protocol):
+    """The parts of a broker that DeleteRecords uses."""
+
+    @property
+    def logs(self) -> Logs: ...
+
+
+async def handle(broker: Ports, context: RequestContext, request: Any) -> Body:
     response = {
         "topics": [
             {
@@ -37,7 +46,7 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
     return response
 
 
-def _delete(broker: Broker, topic: str, requested: Any) -> Body:
+def _delete(broker: Ports, topic: str, requested: Any) -> Body:
     index = requested.partition_index
     try:
         if topic in INTERNAL_TOPICS:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.delete_topics import DeleteDecision, TopicReference
 
 API_KEY = 20
@@ -24,7 +24,7 @@ _FIRST_BY_ID = 6
 _FIRST_WITH_DISABLED = 3
 
 
-async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
     if context.api_version >= _FIRST_BY_ID:
         references = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
     else:

@@ -19,7 +19,7 @@ from ottla.broker.context import Body, RequestContext
 from ottla.broker.topic_views import (
     CLUSTER_OPERATIONS,
     NOT_REQUESTED,
-    TopicsBroker,
+    TopicPorts,
     reachable_brokers,
     requested_operations,
 )
@@ -29,7 +29,7 @@ _BROKERS = 1
 _CONTROLLERS = 2
 
 
-async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
     await broker.controller.wait_until_begun()
     if request.endpoint_type != _BROKERS:
         return _endpoint_type_error(request.endpoint_type)
@@ -53,7 +53,7 @@ async def handle(broker: TopicsBroker, context: RequestContext, request: Any) ->
     }
 
 
-def _fenced(broker: TopicsBroker, listener: str) -> list[Body]:
+def _fenced(broker: TopicPorts, listener: str) -> list[Body]:
     found = []
     for each in sorted(broker.image.brokers.values(), key=lambda each: each.id):
         is_fenced = each.fenced or each.id in broker.image.presumed_dead

@@ -21,7 +21,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.described_configs import broker_default_entries, broker_entries, topic_entries
 from ottla.broker.loggers import logger_levels
-from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.alter_configs import ResourceType, canonical_broker_name
 from ottla.core.controller.topic_names import validate_topic_name
 
@@ -29,14 +29,14 @@ API_KEY = 32
 _DYNAMIC_BROKER_LOGGER_CONFIG = 6
 
 
-def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
     return {
         "throttle_time_ms": 0,
         "results": [_result(broker, resource, request) for resource in request.resources],
     }
 
 
-def _result(broker: TopicsBroker, resource: Any, request: Any) -> Body:
+def _result(broker: TopicPorts, resource: Any, request: Any) -> Body:
     error, configs = None, []
     try:
         configs = _configs(broker, resource, request)
@@ -50,7 +50,7 @@ def _result(broker: TopicsBroker, resource: Any, request: Any) -> Body:
     }
 
 
-def _configs(broker: TopicsBroker, resource: Any, request: Any) -> list[Body]:
+def _configs(broker: TopicPorts, resource: Any, request: Any) -> list[Body]:
     kind, name = resource.resource_type, resource.resource_name
     keys = set(resource.configuration_keys or ())
 
@@ -75,7 +75,7 @@ def _configs(broker: TopicsBroker, resource: Any, request: Any) -> list[Body]:
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Resource type {kind} has no configs.")
 
 
-def _topic(broker: TopicsBroker, name: str) -> list[ConfigEntry]:
+def _topic(broker: TopicPorts, name: str) -> list[ConfigEntry]:
     validate_topic_name(name)
     topic = broker.image.topics.get(name)
     if topic is None:
@@ -83,7 +83,7 @@ def _topic(broker: TopicsBroker, name: str) -> list[ConfigEntry]:
     return topic_entries(broker, topic.configs)
 
 
-def _check_broker(broker: TopicsBroker, name: str) -> None:
+def _check_broker(broker: TopicPorts, name: str) -> None:
     if canonical_broker_name(name) != str(broker.node_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -8,17 +8,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
+from ottla.broker.ports import GroupRequests
 from ottla.broker.topic_views import requested_operations
 from ottla.core.group.classic import GroupState
 from ottla.core.group.events import DescribeRequested
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 15
 _FIRST_WITH_NOT_FOUND = 6
@@ -26,7 +24,7 @@ GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
 """Read, delete, describe, describe configs, alter configs. Each operation code is a bit."""
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+def handle(broker: GroupRequests, context: RequestContext, request: Any) -> Response:
     operations = requested_operations(request.include_authorized_operations, GROUP_OPERATIONS)
     reports_not_found = context.api_version >= _FIRST_WITH_NOT_FOUND
 

@@ -5,24 +5,34 @@ because they can still be read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import DiskUsage
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.partition import Partition
+from ottla.broker.ports import HostedPartitions, Threads
 from ottla.storage.log_dirs import LogDirectory
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 35
 UNKNOWN_BYTES = -1
 
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
+class Logs(Protocol):
+    @property
+    def directories(self) -> Sequence[LogDirectory]: ...
+
+
+class Ports(HostedPartitions, Threads, Protocol):
+    """The parts of a broker that DescribeLogDirs uses."""
+
+    @property
+    def logs(self) -> Logs: ...
+
+
+async def handle(broker: Ports, context: RequestContext, request: Any) -> Body:
     wanted = None
     if request.topics is not None:
         wanted = {

@@ -5,19 +5,17 @@ coordinator epoch is that of its last transaction marker, or -1."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.broker.ports import PartitionLookup
 
 API_KEY = 61
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
+def handle(broker: PartitionLookup, context: RequestContext, request: Any) -> Body:
     return {
         "topics": [
             {
@@ -32,7 +30,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
     }
 
 
-def _describe(broker: Broker, key: TopicPartition) -> Body:
+def _describe(broker: PartitionLookup, key: TopicPartition) -> Body:
     try:
         partition = broker.find_partition(key)
     except KafkaError as error:

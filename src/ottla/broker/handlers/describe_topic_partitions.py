@@ -23,7 +23,7 @@ from ottla.broker.context import Body, RequestContext
 from ottla.broker.topic_views import (
     TOPIC_OPERATIONS,
     Style,
-    TopicsBroker,
+    TopicPorts,
     described_topic,
     unknown_topic,
 )
@@ -33,7 +33,7 @@ API_KEY = 75
 _NO_ELR: Body = {"eligible_leader_replicas": [], "last_known_elr": []}
 
 
-def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
     cursor = request.cursor
     requested = [topic.name for topic in request.topics]
     if cursor is not None and cursor.partition_index < 0:
@@ -52,7 +52,7 @@ def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
 
 
 class _Page:
-    def __init__(self, broker: TopicsBroker, listener: str, limit: int) -> None:
+    def __init__(self, broker: TopicPorts, listener: str, limit: int) -> None:
         self._broker = broker
         self._listener = listener
         self._remaining = limit

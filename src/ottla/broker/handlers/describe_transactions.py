@@ -4,20 +4,18 @@ An unknown ID is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
+from ottla.broker.ports import TransactionRequests
 from ottla.core.txn.events import DescribeRequested
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 65
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+def handle(broker: TransactionRequests, context: RequestContext, request: Any) -> Response:
     ids = request.transactional_ids
 
     def finish(states: list[Body]) -> Body:

@@ -15,14 +15,14 @@ from typing import Any
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.topic_views import TopicsBroker, error_fields
+from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.elect_leaders import ElectionType
 
 API_KEY = 43
 _FIRST_WITH_TYPE = 1
 
 
-async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
     keys = None
     if request.topic_partitions is not None:
         keys = [

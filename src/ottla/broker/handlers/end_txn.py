@@ -8,25 +8,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.ports import TransactionSubmitter
 from ottla.core.coordinator import ProducerIdAndEpoch
-from ottla.core.txn.events import EndRequested
+from ottla.core.txn.events import EndRequested, NewIdEvent
 from ottla.core.txn.machine import EPOCH_BUMP_VERSION
 from ottla.core.txn.shard import NO_IDENTITY
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 26
 _FIRST_WITH_FENCED = 2
 _FIRST_WITH_BUMP = 5
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Coordinator(TransactionSubmitter, Protocol):
+    def wants_producer_id(self, event: NewIdEvent) -> bool: ...
+
+    async def submit_with_id(self, event: NewIdEvent) -> None: ...
+
+
+class Ports(Protocol):
+    """The parts of a broker that EndTxn uses."""
+
+    @property
+    def transaction_coordinator(self) -> Coordinator: ...
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     version = context.api_version
     if not request.transactional_id:
         return _error(ErrorCode.INVALID_REQUEST, version)
@@ -51,7 +62,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
 
 
 async def _end_with_new_id(
-    broker: Broker, version: int, event: EndRequested, delayed: DelayedResponse
+    broker: Ports, version: int, event: EndRequested, delayed: DelayedResponse
 ) -> Body | None:
     try:
         await broker.transaction_coordinator.submit_with_id(event)

@@ -23,18 +23,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.partition import DelayedFetch, Partition
-from ottla.core.fetch_session import FetchPartition, FetchSession
+from ottla.broker.ports import (
+    Configuration,
+    HostedPartitions,
+    Metadata,
+    NodeId,
+    PartitionLookup,
+    Tasks,
+    Threads,
+    TimeSource,
+)
+from ottla.broker.replication import FetchingReplica, Replication
+from ottla.core.fetch_session import FetchPartition, FetchSession, FetchSessionCache
 from ottla.core.replication.divergence import EpochEnd, diverges
 from ottla.storage.segment import WouldBlock
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 1
 READ_COMMITTED = 1
@@ -45,7 +53,35 @@ _FIRST_WITH_LEADER = 16
 _FIRST_WITH_RACK = 11
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Ports(
+    Configuration,
+    HostedPartitions,
+    Metadata,
+    NodeId,
+    PartitionLookup,
+    Tasks,
+    Threads,
+    TimeSource,
+    Protocol,
+):
+    """The parts of a broker that Fetch uses."""
+
+    @property
+    def fetch_sessions(self) -> FetchSessionCache: ...
+
+    @property
+    def partitions_version(self) -> object:
+        """Another object whenever a partition or its leader has changed."""
+
+    @property
+    def replication(self) -> Replication | None:
+        """None on a standalone broker."""
+
+    def endpoint_for(self, listener: str) -> tuple[str, int]:
+        """Return the advertised host and port of a listener of this broker."""
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     by_id = context.api_version >= _FIRST_BY_ID
     try:
         session, wanted, incremental = broker.fetch_sessions.resolve(
@@ -61,7 +97,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     return Fetch(broker, context, request, session, wanted, incremental).start()
 
 
-def _wanted(broker: Broker, request: Any, by_id: bool) -> Iterator[FetchPartition]:
+def _wanted(broker: Ports, request: Any, by_id: bool) -> Iterator[FetchPartition]:
     for topic in request.topics:
         name, topic_id = _identify(broker, topic, by_id)
         for partition in topic.partitions:
@@ -76,14 +112,14 @@ def _wanted(broker: Broker, request: Any, by_id: bool) -> Iterator[FetchPartitio
             )
 
 
-def _forgotten(broker: Broker, request: Any, by_id: bool) -> Iterator[tuple[str, bytes, int]]:
+def _forgotten(broker: Ports, request: Any, by_id: bool) -> Iterator[tuple[str, bytes, int]]:
     for topic in request.forgotten_topics_data:
         name, topic_id = _identify(broker, topic, by_id)
         for partition in topic.partitions:
             yield name, topic_id, partition
 
 
-def _identify(broker: Broker, topic: Any, by_id: bool) -> tuple[str, bytes]:
+def _identify(broker: Ports, topic: Any, by_id: bool) -> tuple[str, bytes]:
     """Return (name, ID) of a topic. One requested by ID has no name here: `_key` looks it up for
     every read, since it may change."""
     if not by_id:
@@ -121,7 +157,7 @@ class Fetch:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Ports,
         context: RequestContext,
         request: Any,
         session: FetchSession | None,
@@ -467,13 +503,6 @@ class Fetch:
         session.record_response(
             wanted, body["high_watermark"], start_offset, has_data=bool(len(body["records"]))
         )
-
-
-class FetchingReplica(NamedTuple):
-    """A broker that fetches as a follower."""
-
-    id: int
-    incarnation: int
 
 
 def _replica(request: Any) -> FetchingReplica | None:

@@ -10,15 +10,13 @@ Deviations: Kafka responds with COORDINATOR_NOT_AVAILABLE while the topic is bei
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.internal_topic import InternalTopic
+from ottla.broker.ports import Metadata
 from ottla.broker.topic_views import reachable_brokers
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 10
 GROUP = 0
@@ -26,21 +24,36 @@ TRANSACTION = 1
 _FIRST_WITH_KEYS = 4
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Coordinator(Protocol):
+    @property
+    def topic(self) -> InternalTopic: ...
+
+
+class Ports(Metadata, Protocol):
+    """The parts of a broker that FindCoordinator uses."""
+
+    @property
+    def group_coordinator(self) -> Coordinator: ...
+
+    @property
+    def transaction_coordinator(self) -> Coordinator: ...
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     topic = _topic_of(broker, request.key_type)
     if topic is not None and topic.image is None:
         return _create_and_find(broker, topic, context, request)
     return _find(broker, context, request)
 
 
-def _topic_of(broker: Broker, key_type: int) -> InternalTopic | None:
+def _topic_of(broker: Ports, key_type: int) -> InternalTopic | None:
     if key_type == GROUP:
         return broker.group_coordinator.topic
     return broker.transaction_coordinator.topic if key_type == TRANSACTION else None
 
 
 async def _create_and_find(
-    broker: Broker, topic: InternalTopic, context: RequestContext, request: Any
+    broker: Ports, topic: InternalTopic, context: RequestContext, request: Any
 ) -> Body:
     try:
         await topic.create()
@@ -49,7 +62,7 @@ async def _create_and_find(
     return _find(broker, context, request)
 
 
-def _find(broker: Broker, context: RequestContext, request: Any) -> Body:
+def _find(broker: Ports, context: RequestContext, request: Any) -> Body:
     if context.api_version < _FIRST_WITH_KEYS:
         return _coordinator(broker, context.listener, request.key_type, request.key)
     return {
@@ -60,7 +73,7 @@ def _find(broker: Broker, context: RequestContext, request: Any) -> Body:
     }
 
 
-def _coordinator(broker: Broker, listener: str, key_type: int, key: str) -> Body:
+def _coordinator(broker: Ports, listener: str, key_type: int, key: str) -> Body:
     try:
         topic = _topic_of(broker, key_type)
         if topic is None:
@@ -76,7 +89,7 @@ def _coordinator(broker: Broker, listener: str, key_type: int, key: str) -> Body
         }
 
 
-def _node(broker: Broker, topic: InternalTopic, listener: str, key: str) -> Body:
+def _node(broker: Ports, topic: InternalTopic, listener: str, key: str) -> Body:
     image, index = topic.image, topic.partition_for(key)
     if image is not None and index is not None:
         leader = image.partitions[index].leader

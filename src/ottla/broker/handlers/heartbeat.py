@@ -4,20 +4,18 @@ While the coordinator is loading, the response is success: the member can only w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.ports import GroupRequests
 from ottla.core.group.events import HeartbeatReceived
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 12
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+def handle(broker: GroupRequests, context: RequestContext, request: Any) -> Response:
     if not request.group_id:
         return _error(ErrorCode.INVALID_GROUP_ID)
     delayed = DelayedResponse(_error)

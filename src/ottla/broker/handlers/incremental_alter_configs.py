@@ -18,7 +18,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker import loggers
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.handlers.alter_configs import decided, result
-from ottla.broker.topic_views import TopicsBroker
+from ottla.broker.topic_views import TopicPorts
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
     ConfigRequest,
@@ -29,7 +29,7 @@ from ottla.core.controller.alter_configs import (
 API_KEY = 44
 
 
-async def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
     requested = [
         ConfigRequest(
             resource.resource_type,
@@ -51,7 +51,7 @@ def _is_logger(request: ConfigRequest) -> bool:
 
 
 def _alter_loggers(
-    broker: TopicsBroker, request: ConfigRequest, validate_only: bool
+    broker: TopicPorts, request: ConfigRequest, validate_only: bool
 ) -> ConfigDecision:
     try:
         if canonical_broker_name(request.resource_name) != str(broker.node_id):

@@ -14,16 +14,13 @@ gets CONCURRENT_TRANSACTIONS until that is done.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.delayed_response import DelayedResponse
 from ottla.core.coordinator import ProducerIdAndEpoch
-from ottla.core.txn.events import InitRequested
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.core.txn.events import InitRequested, NewIdEvent
 
 API_KEY = 22
 FIRST_EPOCH = 0
@@ -31,7 +28,25 @@ NONE = -1
 _FIRST_WITH_FENCED = 4
 
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Body | None:
+class Coordinator(Protocol):
+    async def submit_with_id(self, event: NewIdEvent) -> None: ...
+
+
+class ProducerIds(Protocol):
+    async def next(self) -> int: ...
+
+
+class Ports(Protocol):
+    """The parts of a broker that InitProducerId uses."""
+
+    @property
+    def producer_ids(self) -> ProducerIds: ...
+
+    @property
+    def transaction_coordinator(self) -> Coordinator: ...
+
+
+async def handle(broker: Ports, context: RequestContext, request: Any) -> Body | None:
     has_half_an_identity = (request.producer_id == NONE) != (request.producer_epoch == NONE)
     if request.transactional_id == "" or has_half_an_identity:
         return _error(ErrorCode.INVALID_REQUEST)
@@ -44,7 +59,7 @@ async def handle(broker: Broker, context: RequestContext, request: Any) -> Body 
     return {"producer_id": producer_id, "producer_epoch": FIRST_EPOCH}
 
 
-async def _for_transactions(broker: Broker, version: int, request: Any) -> Body | None:
+async def _for_transactions(broker: Ports, version: int, request: Any) -> Body | None:
     def finish(body: Body) -> Body:
         code = body["error_code"]
         return _error(_error_for_version(code, version)) if code != ErrorCode.NONE else body

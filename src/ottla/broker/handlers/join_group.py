@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.ports import GroupSubmitter
 from ottla.core.group.events import JoinRequested
 from ottla.core.group.rebalance import join_error
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.core.group.settings import GroupSettings
 
 API_KEY = 11
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
@@ -31,7 +30,19 @@ _FIRST_WITH_SKIPPED_ASSIGNMENT = 9
 logger = logging.getLogger(__name__)
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Coordinator(GroupSubmitter, Protocol):
+    @property
+    def settings(self) -> GroupSettings: ...
+
+
+class Ports(Protocol):
+    """The parts of a broker that JoinGroup uses."""
+
+    @property
+    def group_coordinator(self) -> Coordinator: ...
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     version = context.api_version
     finish = _keep if version >= _FIRST_WITH_NULL_PROTOCOL else _without_nulls
     error = _validation_error(broker, request)
@@ -63,7 +74,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     return delayed.response()
 
 
-def _validation_error(broker: Broker, request: Any) -> ErrorCode | None:
+def _validation_error(broker: Ports, request: Any) -> ErrorCode | None:
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     settings = broker.group_coordinator.settings

@@ -9,15 +9,13 @@ Deviations: a member ID that was assigned but never used can leave without a reb
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.ports import GroupRequests
 from ottla.core.group.events import LeaveRequested, LeavingMember
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 13
 _FIRST_WITH_MEMBERS = 3
@@ -25,7 +23,7 @@ _FIRST_WITH_MEMBERS = 3
 logger = logging.getLogger(__name__)
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+def handle(broker: GroupRequests, context: RequestContext, request: Any) -> Response:
     if not request.group_id:
         return _error(ErrorCode.INVALID_GROUP_ID)
     if context.api_version < _FIRST_WITH_MEMBERS:

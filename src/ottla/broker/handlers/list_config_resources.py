@@ -14,13 +14,13 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.topic_views import TopicsBroker
+from ottla.broker.ports import Metadata
 from ottla.core.controller.alter_configs import ResourceType
 
 API_KEY = 74
 
 
-def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+def handle(broker: Metadata, context: RequestContext, request: Any) -> Body:
     kinds: list[int] = [ResourceType.CLIENT_METRICS]
     if context.api_version > 0:
         kinds = list(dict.fromkeys(request.resource_types)) or list(ResourceType)
@@ -37,7 +37,7 @@ def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
     }
 
 
-def _names(broker: TopicsBroker, kind: int) -> Iterable[str]:
+def _names(broker: Metadata, kind: int) -> Iterable[str]:
     if kind == ResourceType.TOPIC:
         return broker.image.topics
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):

@@ -7,19 +7,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.core.coordinator import Token
 
 API_KEY = 16
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Coordinator(Protocol):
+    def list_groups(
+        self, states: frozenset[str], types: frozenset[str], new_token: Callable[[], Token]
+    ) -> None: ...
+
+
+class Ports(Protocol):
+    """The parts of a broker that ListGroups uses."""
+
+    @property
+    def group_coordinator(self) -> Coordinator: ...
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     delayed = DelayedResponses(_merge_parts)
     broker.group_coordinator.list_groups(
         frozenset(state.lower() for state in request.states_filter),

@@ -22,15 +22,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.partition import Partition
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.broker.ports import LeadershipProofs, PartitionLookup, Threads
 
 API_KEY = 2
 READ_COMMITTED = 1
@@ -44,7 +42,11 @@ _FIRST_VERSIONS = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamp -> first version that supports it."""
 
 
-async def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
+class Ports(LeadershipProofs, PartitionLookup, Threads, Protocol):
+    """The parts of a broker that ListOffsets uses."""
+
+
+async def handle(broker: Ports, context: RequestContext, request: Any) -> Body:
     committed_only = request.isolation_level == READ_COMMITTED
     version = context.api_version
     counts = Counter(
@@ -78,7 +80,7 @@ def _error(index: int, code: ErrorCode) -> Body:
 
 
 async def _list_offset(
-    broker: Broker, topic: str, requested: Any, committed_only: bool, is_replica: bool, version: int
+    broker: Ports, topic: str, requested: Any, committed_only: bool, is_replica: bool, version: int
 ) -> Body:
     index = requested.partition_index
     try:
@@ -127,7 +129,7 @@ async def _wait(proof: asyncio.Future[None]) -> None:
 
 
 async def _find(
-    broker: Broker, partition: Partition, timestamp: int, committed_only: bool
+    broker: Ports, partition: Partition, timestamp: int, committed_only: bool
 ) -> tuple[int, int, int]:
     """Return (timestamp, offset, leader epoch), with -1 for anything unknown."""
     log = partition.log

@@ -14,12 +14,12 @@ from typing import Any
 from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.topic_views import TopicsBroker
+from ottla.broker.ports import Metadata
 
 API_KEY = 46
 
 
-def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+def handle(broker: Metadata, context: RequestContext, request: Any) -> Body:
     known = broker.image.topics
     wanted: Iterable[tuple[TopicImage, Iterable[int]]]
     if request.topics is None:

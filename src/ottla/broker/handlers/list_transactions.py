@@ -9,23 +9,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
+from ottla.core.coordinator import Token
 from ottla.core.group.topic_pattern import InvalidPattern, compile_pattern
 from ottla.core.txn.events import ListFilters
 from ottla.core.txn.records import TransactionState
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 66
 _STATES = {state.label: state for state in TransactionState}
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Coordinator(Protocol):
+    def list_transactions(self, filters: ListFilters, new_token: Callable[[], Token]) -> None: ...
+
+
+class Ports(Protocol):
+    """The parts of a broker that ListTransactions uses."""
+
+    @property
+    def transaction_coordinator(self) -> Coordinator: ...
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     states = None
     if request.state_filters:
         states = frozenset(_STATES[name] for name in request.state_filters if name in _STATES)

@@ -28,7 +28,7 @@ from ottla.broker.topic_views import (
     CLUSTER_OPERATIONS,
     TOPIC_OPERATIONS,
     Style,
-    TopicsBroker,
+    TopicPorts,
     described_topic,
     described_topics,
     reachable_brokers,
@@ -41,20 +41,20 @@ API_KEY = 3
 _FIRST_BY_ID = 12
 
 
-def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Response:
+def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Response:
     if not broker.controller.has_begun:
         return _when_begun(broker, context, request)
     return _respond(broker, context, request)
 
 
-async def _when_begun(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
+async def _when_begun(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
     await broker.controller.wait_until_begun()
     response = _respond(broker, context, request)
     return response if isinstance(response, dict) else await response
 
 
 def _respond(
-    broker: TopicsBroker, context: RequestContext, request: Any
+    broker: TopicPorts, context: RequestContext, request: Any
 ) -> Body | Coroutine[Any, Any, Body]:
     response = _MetadataResponse(broker, context, request)
     topics = request.topics
@@ -73,7 +73,7 @@ def _respond(
 
 
 async def _create(
-    broker: TopicsBroker, response: _MetadataResponse, names: Iterable[str], missing: list[str]
+    broker: TopicPorts, response: _MetadataResponse, names: Iterable[str], missing: list[str]
 ) -> Body:
     try:
         decisions = await broker.controller.auto_create_topics(missing)
@@ -91,7 +91,7 @@ def _invalid_request(topics: Iterable[Any]) -> list[Body]:
 
 
 class _MetadataResponse:
-    def __init__(self, broker: TopicsBroker, context: RequestContext, request: Any) -> None:
+    def __init__(self, broker: TopicPorts, context: RequestContext, request: Any) -> None:
         self._broker = broker
         self._listener = context.listener
         self._style = Style.of_metadata(context.api_version)

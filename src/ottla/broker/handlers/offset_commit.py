@@ -11,24 +11,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.ports import GroupRequests, Metadata
 from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
 from ottla.core.group.offsets import commit_error
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 8
 _FIRST_WITH_MEMBER_EPOCH = 9
 _FIRST_WITH_TOPIC_IDS = 10
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Ports(GroupRequests, Metadata, Protocol):
+    """The parts of a broker that OffsetCommit uses."""
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     topics, refused = _split_known(broker, request, context.api_version >= _FIRST_WITH_TOPIC_IDS)
     if not topics:
         return {"topics": refused}
@@ -53,7 +55,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     return delayed.response()
 
 
-def _split_known(broker: Broker, request: Any, by_id: bool) -> tuple[list[CommitTopic], list[Body]]:
+def _split_known(broker: Ports, request: Any, by_id: bool) -> tuple[list[CommitTopic], list[Body]]:
     """Return the topics to commit, and the results of those that do not exist."""
     image = broker.image
     topics: list[CommitTopic] = []

@@ -6,20 +6,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.ports import GroupRequests, Metadata
 from ottla.core.group.events import OffsetDeleteRequested, OffsetsOfTopic
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 47
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Ports(GroupRequests, Metadata, Protocol):
+    """The parts of a broker that OffsetDelete uses."""
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     if not request.group_id:
         return _error(ErrorCode.INVALID_GROUP_ID)
     topics: list[OffsetsOfTopic] = []

@@ -17,17 +17,15 @@ Deviations: the response always waits until the offsets in it are committed. Kaf
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
+from ottla.broker.ports import GroupRequests, Metadata
 from ottla.core.group.events import FetchTopic, OffsetsRequested
 from ottla.core.group.offsets import no_offset
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 9
 _FIRST_WITH_GROUP_ERROR = 2
@@ -36,7 +34,11 @@ _FIRST_WITH_MEMBER_EPOCH = 9
 _FIRST_WITH_TOPIC_IDS = 10
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Ports(GroupRequests, Metadata, Protocol):
+    """The parts of a broker that OffsetFetch uses."""
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     version = context.api_version
     if version >= _FIRST_WITH_GROUPS:
         delayed = DelayedResponses(lambda groups: {"groups": groups})
@@ -60,7 +62,7 @@ def _of_one_group(groups: list[Body]) -> Body:
 
 
 def _request_offsets(
-    broker: Broker, delayed: DelayedResponses, group: Any, require_stable: bool, version: int
+    broker: Ports, delayed: DelayedResponses, group: Any, require_stable: bool, version: int
 ) -> None:
     by_id = version >= _FIRST_WITH_TOPIC_IDS
     topics, unknown = _topics(broker, group.topics, by_id)
@@ -91,7 +93,7 @@ def _request_offsets(
 
 
 def _topics(
-    broker: Broker, requested: list[Any] | None, by_id: bool
+    broker: Ports, requested: list[Any] | None, by_id: bool
 ) -> tuple[list[FetchTopic] | None, list[Body]]:
     """Return the topics to look up, and the results of unknown topic IDs."""
     if requested is None:
@@ -124,7 +126,7 @@ def _failed_topic(topic: FetchTopic, code: ErrorCode) -> Body:
     return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
 
 
-def _with_ids(broker: Broker, topics: list[Body]) -> list[Body]:
+def _with_ids(broker: Ports, topics: list[Body]) -> list[Body]:
     """Add topic IDs. Topics that no longer exist have none, and are left out."""
     known = broker.image.topics
     return [

@@ -5,19 +5,17 @@ KIP-279, KIP-320)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+from ottla.broker.ports import PartitionLookup
 
 API_KEY = 23
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
+def handle(broker: PartitionLookup, context: RequestContext, request: Any) -> Body:
     return {
         "topics": [
             {
@@ -31,7 +29,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Body:
     }
 
 
-def _end_offset(broker: Broker, topic: str, requested: Any) -> Body:
+def _end_offset(broker: PartitionLookup, topic: str, requested: Any) -> Body:
     try:
         partition = broker.find_partition(TopicPartition(topic, requested.partition))
         partition.check_leader_epoch(requested.current_leader_epoch)

@@ -22,8 +22,8 @@ OUT_OF_ORDER_SEQUENCE_NUMBER. The current leader of v10+ (KIP-951) is not return
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
 
 from ottla.base.cluster import INTERNAL_TOPICS
 from ottla.base.config.topic import TopicConfig
@@ -33,15 +33,17 @@ from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_produce import PRODUCER_STATE_ERRORS, DelayedProduce, error_response
 from ottla.broker.partition import Partition
-from ottla.broker.transaction_verification import TransactionVerification, produce_operation
+from ottla.broker.ports import Flushing, LeadershipProofs, Metadata, PartitionLookup, Threads
+from ottla.broker.transaction_verification import (
+    TransactionVerification,
+    VerificationPorts,
+    produce_operation,
+)
 from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.produce import PreparedBatch, prepare, prepare_records
 from ottla.storage.log import AppendResult
 from ottla.wire.records.batch import HEADER_SIZE, read_header
 from ottla.wire.records.compression import ZSTD
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 0
 ACKS_ALL = -1
@@ -53,7 +55,27 @@ INLINE_RECORDS_BYTES = 4_096
 """Batches up to this size are decoded on the event loop; waking a thread would take longer."""
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class Ports(
+    VerificationPorts,
+    Flushing,
+    LeadershipProofs,
+    Metadata,
+    PartitionLookup,
+    Threads,
+    Protocol,
+):
+    """The parts of a broker that Produce uses."""
+
+    @property
+    def topics_needing_records(self) -> Collection[str]:
+        """Topics whose batches are decoded and checked before they are appended."""
+
+    @property
+    def can_acknowledge_alone(self) -> bool:
+        """Whether acks=1 needs no follower."""
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     if context.api_version >= 13:
         _resolve_topic_names(broker, request)
     rejected = _NOTHING_PREPARED
@@ -65,7 +87,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
 
 
 def _handle_verified(
-    broker: Broker,
+    broker: Ports,
     request: Any,
     rejected: Mapping[int, PreparedBatch | KafkaError],
     verification: TransactionVerification | None = None,
@@ -80,7 +102,7 @@ def _handle_verified(
 
 
 def _handle_transactional(
-    broker: Broker,
+    broker: Ports,
     context: RequestContext,
     request: Any,
     rejected: Mapping[int, PreparedBatch | KafkaError],
@@ -114,7 +136,7 @@ def _handle_transactional(
 
 
 async def _verify_and_handle(
-    broker: Broker,
+    broker: Ports,
     request: Any,
     rejected: Mapping[int, PreparedBatch | KafkaError],
     verification: TransactionVerification,
@@ -145,7 +167,7 @@ def _transactional_batches(request: Any) -> list[tuple[TopicPartition, Any, Prod
 
 
 def _reject_out_of_order(
-    broker: Broker, batches: list[tuple[TopicPartition, Any, ProducerIdAndEpoch]]
+    broker: Ports, batches: list[tuple[TopicPartition, Any, ProducerIdAndEpoch]]
 ) -> dict[int, KafkaError]:
     """Refuse the first batch of a producer in a partition unless it has sequence 0 (KIP-890).
 
@@ -204,7 +226,7 @@ def _reject_zstd(request: Any) -> Mapping[int, KafkaError]:
     }
 
 
-def _resolve_topic_names(broker: Broker, request: Any) -> None:
+def _resolve_topic_names(broker: Ports, request: Any) -> None:
     """Set the name of each topic that was requested by ID, or None if the ID is unknown."""
     by_id = broker.image.topics_by_id
     for topic in request.topic_data:
@@ -212,7 +234,7 @@ def _resolve_topic_names(broker: Broker, request: Any) -> None:
         topic.name = None if image is None else image.name
 
 
-def _has_large_batches(broker: Broker, request: Any) -> bool:
+def _has_large_batches(broker: Ports, request: Any) -> bool:
     """Return whether decoding the batches, where a topic requires it, would block the loop."""
     return any(
         data.records is not None and len(data.records) > INLINE_RECORDS_BYTES
@@ -231,7 +253,7 @@ def _copy_records(request: Any) -> None:
 
 
 async def _handle_in_thread(
-    broker: Broker,
+    broker: Ports,
     request: Any,
     rejected: Mapping[int, PreparedBatch | KafkaError],
     verification: TransactionVerification | None,
@@ -263,7 +285,7 @@ async def _handle_in_thread(
 
 
 def _append_all(
-    broker: Broker,
+    broker: Ports,
     request: Any,
     prepared: Mapping[int, PreparedBatch | KafkaError],
     verification: TransactionVerification | None,
@@ -322,7 +344,7 @@ def _append_all(
     return delayed.response_future(response, request.timeout_ms) if delayed else response
 
 
-def _writable_partition(broker: Broker, topic: str | None, index: int, acks: int) -> Partition:
+def _writable_partition(broker: Ports, topic: str | None, index: int, acks: int) -> Partition:
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     partition = broker.find_partition((topic, index))

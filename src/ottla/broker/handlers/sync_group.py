@@ -6,21 +6,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.ports import GroupRequests
 from ottla.core.group.events import SyncRequested
 from ottla.core.group.rebalance import sync_error
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 14
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+def handle(broker: GroupRequests, context: RequestContext, request: Any) -> Response:
     if not request.group_id:
         return sync_error(ErrorCode.INVALID_GROUP_ID)
     delayed = DelayedResponse(sync_error)

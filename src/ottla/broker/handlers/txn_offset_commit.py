@@ -14,27 +14,42 @@ The offsets take effect when the transaction is committed. Until then OffsetFetc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import CLIENT_ERRORS, DelayedResponse
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
-from ottla.broker.transaction_verification import TransactionVerification, offset_commit_operation
+from ottla.broker.internal_topic import InternalTopic
+from ottla.broker.ports import GroupSubmitter, Metadata
+from ottla.broker.transaction_verification import (
+    TransactionVerification,
+    VerificationPorts,
+    offset_commit_operation,
+)
 from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
 from ottla.core.group.offsets import commit_error
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 28
 _FIRST_WITH_LOADING = 2
 _NO_RETENTION = -1
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+class GroupCoordinator(GroupSubmitter, Protocol):
+    @property
+    def topic(self) -> InternalTopic: ...
+
+
+class Ports(VerificationPorts, Metadata, Protocol):
+    """The parts of a broker that TxnOffsetCommit uses."""
+
+    @property
+    def group_coordinator(self) -> GroupCoordinator: ...
+
+
+def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     if not request.transactional_id or not request.group_id:
         return _all_failed(request, ErrorCode.INVALID_REQUEST)
     index = broker.group_coordinator.topic.partition_for(request.group_id)
@@ -53,7 +68,7 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
 
 
 async def _verify_and_commit(
-    broker: Broker, context: RequestContext, request: Any, verification: TransactionVerification
+    broker: Ports, context: RequestContext, request: Any, verification: TransactionVerification
 ) -> Body | None:
     await verification.verify()
     response = _commit_verified(broker, context, request, verification)
@@ -61,7 +76,7 @@ async def _verify_and_commit(
 
 
 def _commit_verified(
-    broker: Broker, context: RequestContext, request: Any, verification: TransactionVerification
+    broker: Ports, context: RequestContext, request: Any, verification: TransactionVerification
 ) -> Response:
     if verification.rejected:
         (code,) = verification.rejected.values()
@@ -75,7 +90,7 @@ def _commit_verified(
     return _commit(broker, context, request)
 
 
-def _commit(broker: Broker, context: RequestContext, request: Any) -> Response:
+def _commit(broker: Ports, context: RequestContext, request: Any) -> Response:
     topics, unknown = _split_known(broker, request)
     if not topics:
         return {"topics": unknown}
@@ -99,7 +114,7 @@ def _commit(broker: Broker, context: RequestContext, request: Any) -> Response:
     return delayed.response()
 
 
-def _split_known(broker: Broker, request: Any) -> tuple[list[CommitTopic], list[Body]]:
+def _split_known(broker: Ports, request: Any) -> tuple[list[CommitTopic], list[Body]]:
     """Return the topics to commit, and the results of those that do not exist."""
     topics: list[CommitTopic] = []
     unknown: list[Body] = []

@@ -10,17 +10,14 @@ the coordinator retries."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
-from ottla.broker.transaction_markers import LocalMarkers, Marker
+from ottla.broker.transaction_markers import LocalMarkers, Marker, MarkerPorts
 from ottla.core.coordinator import ProducerIdAndEpoch
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
 
 API_KEY = 27
 _NOT_YET = frozenset({
@@ -30,7 +27,7 @@ _NOT_YET = frozenset({
 })  # fmt: skip
 
 
-def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
+def handle(broker: MarkerPorts, context: RequestContext, request: Any) -> Response:
     results = [_Result(requested) for requested in request.markers]
     delayed = DelayedResponse(lambda code: {"markers": []})
     missing = sum(len(result.missing) for result in results)

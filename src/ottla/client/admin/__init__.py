@@ -1,9 +1,10 @@
 """Admin client: topics, configs, groups, offsets, transactions, quotas and the cluster.
 
-`admin` holds AsyncAdmin and Admin; `dispatch` selects the broker for each request and retries. Each
-of the other modules covers one subject: its requests, responses and result types."""
+`async_admin` and `admin` hold the two clients; `dispatch` selects the broker for each request and
+retries. Each of the other modules covers one subject: its requests, responses and result types."""
 
-from ottla.client.admin.admin import Admin, AsyncAdmin
+from ottla.client.admin.admin import Admin
+from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.config import AdminConfig
 from ottla.client.admin.configs import (
     AlterOp,

@@ -1,4 +1,4 @@
-"""The consumer: the asyncio class does the work, and the blocking one drives it from a user thread.
+"""The consumer, for asyncio and blocking.
 
     config         properties
     record         public types: records, offsets and group metadata
@@ -19,7 +19,7 @@
     consumer_protocol, consumer_protocol_state
                    member of a group of the consumer protocol (KIP-848); its decisions (pure)
     joining        chooses between the two protocols
-    engine         connects all of these; subscribing, waiting and failures
+    engine         connects all of these, for both classes; subscribing, waiting and failures
     async_consumer, consumer   the public classes
     table, read_table   records as Arrow tables
 

@@ -1,27 +1,29 @@
-"""Asyncio consumer; `consumer.Consumer` drives it for threads."""
+"""Asyncio consumer; `consumer.Consumer` is its blocking twin."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla.base.types import TopicPartition
 from ottla.client.arguments import flatten
-from ottla.client.consumer.engine import ConsumerEngine
+from ottla.client.config import Bootstrap, Profile
+from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.consumer.engine import DEFAULT_CLOSE_S, CommitCallback, ConsumerEngine
 from ottla.client.consumer.record import (
+    GroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Record,
     Records,
 )
-from ottla.client.consumer.subscription import EARLIEST, LATEST
-from ottla.client.errors import KafkaError, timed_out
+from ottla.client.consumer.subscription import EARLIEST, LATEST, Topics
+from ottla.client.serializers import Deserializer, deserializer
 
 if TYPE_CHECKING:
     import pyarrow
-
-    from ottla.client.consumer.table import TableReader
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 Timestamp = int | datetime
@@ -33,7 +35,7 @@ Partitions = TopicPartition | tuple[str, int] | Iterable[TopicPartition | tuple[
 DEFAULT_POLL_S = 1.0
 
 
-class AsyncConsumer(ConsumerEngine):
+class AsyncConsumer:
     """Client that reads topics, alone or as a member of a consumer group.
 
         async with AsyncConsumer("localhost:9092", group_id="billing") as consumer:
@@ -61,8 +63,119 @@ class AsyncConsumer(ConsumerEngine):
     Raises:
         InvalidConfig: A property does not exist or has an invalid value, or `topics` are given
             without a `group_id`.
-
     """
+
+    def __init__(
+        self,
+        bootstrap: Bootstrap | None = None,
+        *,
+        profile: Profile | None = None,
+        topics: Topics | None = None,
+        listener: Any = None,
+        key_deserializer: str | Deserializer | None = None,
+        value_deserializer: str | Deserializer | None = None,
+        **properties: Any,
+    ) -> None:
+        self.engine = ConsumerEngine(
+            ConsumerConfig.of(bootstrap, profile, properties),
+            topics,
+            listener,
+            key_deserializer=deserializer(key_deserializer),
+            value_deserializer=deserializer(value_deserializer),
+        )
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """Configuration of the consumer, with all defaults."""
+        return self.engine.config
+
+    # ------------------------------------------------------------------------- start and close
+
+    async def start(self) -> Self:
+        """Reach the cluster, and subscribe to the topics passed to the constructor.
+
+        Raises:
+            BrokersUnreachable: No broker answered within `default.api.timeout.ms`.
+        """
+        await self.engine.start()
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.engine.close(is_failed=error is not None)
+
+    async def close(
+        self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool = False
+    ) -> None:
+        """Commit the positions if `enable.auto.commit` is on, leave the group and disconnect.
+
+        The listener's `on_revoked` is called before the consumer leaves.
+
+        Args:
+            timeout_s: Seconds to wait for the commit.
+            is_failed: Do not commit the records that were returned last. The `with` statement sets
+                this when its block raises.
+        """
+        await self.engine.close(timeout_s, is_failed=is_failed)
+
+    # ----------------------------------------------------------------------------- subscribing
+
+    def subscribe(self, topics: Topics, *, listener: Any = None) -> None:
+        """Join the consumer group and read its share of topics.
+
+        Partitions are assigned while the consumer polls. A new subscription replaces the previous
+        one.
+
+        Args:
+            topics: One name or several. A compiled pattern, or a text that begins with `^`, stands
+                for all matching topics, later ones included. The broker resolves a
+                `SubscriptionPattern`.
+            listener: Listener for rebalances; see `RebalanceListener`.
+
+        Raises:
+            InvalidConfig: The consumer has no `group_id`.
+
+        Example:
+            consumer.subscribe(["orders", "payments"])
+            consumer.subscribe("^orders-.*")
+        """
+        self.engine.subscribe(topics, listener)
+
+    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read exactly these partitions, without joining a group.
+
+        Args:
+            partitions: Partitions to read; they replace the previous assignment.
+
+        Example:
+            consumer.assign([TopicPartition("orders", 0)])
+        """
+        self.engine.assign(TopicPartition(*each) for each in partitions)
+
+    async def unsubscribe(self) -> None:
+        """Give up all partitions and leave the group.
+
+        The positions are committed first if `enable.auto.commit` is on, and the listener's
+        `on_revoked` is called.
+        """
+        await self.engine.unsubscribe()
+
+    def subscription(self) -> set[str]:
+        """Return the names of the subscribed topics."""
+        return set(self.engine.subscription.topics)
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return the partitions that are assigned to this consumer."""
+        return self.engine.subscription.assignment
+
+    # --------------------------------------------------------------------------------- polling
 
     async def poll(
         self, timeout_s: float | None = DEFAULT_POLL_S, max_records: int | None = None
@@ -89,12 +202,12 @@ class AsyncConsumer(ConsumerEngine):
                 print(record.topic, record.offset, record.value)
         """
         records = await self._poll(timeout_s, max_records)
-        self._buffer.is_delivered = True
+        self.engine.buffer.is_delivered = True
         return Records(records)
 
     async def _poll(self, timeout_s: float | None, max_records: int | None) -> list[Record]:
-        limit = self._limit(max_records)
-        return await self._poll_with(timeout_s, lambda: self._buffer.take(limit)) or []
+        limit = self.engine.limit(max_records)
+        return await self.engine.poll_with(timeout_s, lambda: self.engine.buffer.take(limit)) or []
 
     async def poll_table(
         self,
@@ -130,9 +243,9 @@ class AsyncConsumer(ConsumerEngine):
         from ottla.client.consumer.table import TableReader
 
         reader = TableReader(columns, value, schema)
-        take = self._taking_batches(reader, max_records, max_bytes)
-        table = reader.table(await self._poll_with(timeout_s, take) or [])
-        self._buffer.is_delivered = True
+        take = self.engine.taking_batches(reader, max_records, max_bytes)
+        table = reader.table(await self.engine.poll_with(timeout_s, take) or [])
+        self.engine.buffer.is_delivered = True
         return table
 
     async def iter_batches(
@@ -153,32 +266,23 @@ class AsyncConsumer(ConsumerEngine):
         """
         from ottla.client.consumer.table import TableReader
 
-        take = self._taking_batches(TableReader(columns, value, schema), None, 1)
+        take = self.engine.taking_batches(TableReader(columns, value, schema), None, 1)
         while True:
-            batches = await self._poll_with(None, take) or []
-            self._buffer.is_delivered = True
+            batches = await self.engine.poll_with(None, take) or []
+            self.engine.buffer.is_delivered = True
             for batch in batches:
                 yield batch
-
-    def _taking_batches(
-        self, reader: TableReader, max_records: int | None, max_bytes: int | None
-    ) -> Callable[[], list[Any]]:
-        for limit in (max_records, max_bytes):
-            if limit is not None and limit < 1:
-                raise ValueError("max_records and max_bytes must be at least 1.")
-        most = self.config.fetch_max_bytes if max_bytes is None else max_bytes
-        return lambda: self._buffer.take_whole(reader.read, max_records, most)
 
     def __aiter__(self) -> AsyncIterator[Record]:
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[Record]:
-        progress, buffer = self._progress, self._buffer
+        progress, buffer = self.engine.progress, self.engine.buffer
         while True:
             for record in buffer.iterate(await self._poll(None, None)):
                 progress.last = record
                 yield record
-                if self.attention:
+                if self.engine.attention:
                     break
 
     async def commit(
@@ -199,23 +303,14 @@ class AsyncConsumer(ConsumerEngine):
         Example:
             await consumer.commit({TopicPartition("orders", 0): record.offset + 1})
         """
-        self._check_open()
-        self._buffer.mark_consumed()
-        group = self._need_group()
-        wanted = self._subscription.positions() if offsets is None else _offsets(offsets)
+        wanted = None if offsets is None else _offsets(offsets)
         if not wait:
-            self._spawn(self._commit_quietly(wanted, None))
-            return
-        async with self._committing:
-            await group.commit(
-                wanted, self._committing_member, timeout_ms=self._timeout_ms(timeout_s)
-            )
+            self.engine.commit_in_background(wanted, None)
+        else:
+            await self.engine.commit(wanted, timeout_s)
 
     def commit_async(
-        self,
-        offsets: Offsets | None = None,
-        callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], Any]
-        | None = None,
+        self, offsets: Offsets | None = None, callback: CommitCallback | None = None
     ) -> None:
         """Commit offsets in the background.
 
@@ -225,11 +320,12 @@ class AsyncConsumer(ConsumerEngine):
             callback: Function of the offsets and the error, or None in its place, to call when the
                 commit has ended.
         """
-        self._check_open()
-        self._buffer.mark_consumed()
-        self._need_group()
-        wanted = self._subscription.positions() if offsets is None else _offsets(offsets)
-        self._spawn(self._commit_quietly(wanted, None, callback))
+        wanted = None if offsets is None else _offsets(offsets)
+        self.engine.commit_in_background(wanted, callback)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return this consumer's identity in its group, for `Producer.send_offsets`."""
+        return self.engine.group_metadata()
 
     async def position(self, tp: TopicPartition, *, timeout_s: float | None = None) -> int:
         """Return the offset of the next record that `poll` will return.
@@ -242,23 +338,7 @@ class AsyncConsumer(ConsumerEngine):
         Raises:
             KafkaTimeout: The position was not known in time; the message has the cause.
         """
-        tp = TopicPartition(*tp)
-        state = self._subscription.state(tp)
-        timeout_ms = self._timeout_ms(timeout_s)
-        deadline = self._deadline(timeout_ms / 1000)
-        while True:
-            in_hand = self._buffer.in_hand_position(tp)
-            if in_hand is not None:
-                return in_hand
-            if state.position is not None and state.reset is None:
-                return state.position
-            if state.failure is not None:
-                raise state.failure
-            if self._loop.time() >= deadline:
-                cause = self._positions.last_failure or self._cluster.unreachable_reason
-                raise timed_out(f"finding the position of {tp}", timeout_ms, cause)
-            self._changed.clear()
-            await self._wait(min(deadline, self._loop.time() + 0.05))
+        return await self.engine.position(TopicPartition(*tp), timeout_s)
 
     def seek(self, tp: TopicPartition | tuple[str, int], offset: int | OffsetAndMetadata) -> None:
         """Continue reading a partition from an offset.
@@ -276,8 +356,8 @@ class AsyncConsumer(ConsumerEngine):
             number, epoch = offset, -1
         if number < 0:
             raise ValueError(f"offset must be at least 0, not {number}.")
-        state = self._subscription.state(TopicPartition(*tp))
-        self._buffer.mark_consumed()
+        state = self.engine.subscription.state(TopicPartition(*tp))
+        self.engine.buffer.mark_consumed()
         state.seek(number, epoch)
         self._on_seek([state.tp])
 
@@ -312,17 +392,16 @@ class AsyncConsumer(ConsumerEngine):
         self._seek_to(partitions, _milliseconds(timestamp))
 
     def _seek_to(self, partitions: Sequence[Partitions], timestamp: int) -> None:
-        wanted = _flat(partitions) or sorted(self._subscription.assignment)
-        states = [self._subscription.state(tp) for tp in wanted]
-        self._buffer.mark_consumed()
+        wanted = _flat(partitions) or sorted(self.assignment())
+        states = [self.engine.subscription.state(tp) for tp in wanted]
+        self.engine.buffer.mark_consumed()
         for state in states:
             state.want_reset(timestamp)
         self._on_seek([state.tp for state in states])
 
     def _on_seek(self, partitions: Iterable[TopicPartition]) -> None:
-        self._buffer.drop(partitions)
-        self._wake_poll()
-        self._assignment_changed()
+        self.engine.buffer.drop(partitions)
+        self.engine.wake_poll()
 
     def pause(self, *partitions: Partitions) -> None:
         """Return no records of these partitions until `resume`.
@@ -343,15 +422,14 @@ class AsyncConsumer(ConsumerEngine):
         self._set_paused(partitions, False)
 
     def _set_paused(self, partitions: Sequence[Partitions], is_paused: bool) -> None:
-        states = [self._subscription.state(tp) for tp in _flat(partitions)]
+        states = [self.engine.subscription.state(tp) for tp in _flat(partitions)]
         for state in states:
             state.is_paused = is_paused
-        self._wake_poll()
-        self._assignment_changed()
+        self.engine.wake_poll()
 
     def paused(self) -> set[TopicPartition]:
         """Return the paused partitions."""
-        return self._subscription.paused
+        return self.engine.subscription.paused
 
     async def committed(
         self, *partitions: Partitions, timeout_s: float | None = None
@@ -368,9 +446,11 @@ class AsyncConsumer(ConsumerEngine):
         Raises:
             KafkaTimeout: The coordinator did not answer in time.
         """
-        self._check_open()
+        self.engine.check_open()
         wanted = _flat(partitions) or sorted(self.assignment())
-        found = await self._need_group().fetch(wanted, timeout_ms=self._timeout_ms(timeout_s))
+        found = await self.engine.need_group().fetch(
+            wanted, timeout_ms=self.engine.timeout_ms(timeout_s)
+        )
         return {tp: found.get(tp) for tp in wanted}
 
     async def lag(self, tp: TopicPartition, *, timeout_s: float | None = None) -> int:
@@ -387,7 +467,7 @@ class AsyncConsumer(ConsumerEngine):
             KafkaTimeout: The position or the end was not known in time.
         """
         position = await self.position(tp, timeout_s=timeout_s)
-        state = self._subscription.state(TopicPartition(*tp))
+        state = self.engine.subscription.state(TopicPartition(*tp))
         end = state.last_stable_offset if self.config.isolation else state.high_watermark
         if end < position:
             end = (await self.end_offsets(tp, timeout_s=timeout_s))[TopicPartition(*tp)]
@@ -455,8 +535,10 @@ class AsyncConsumer(ConsumerEngine):
     async def _look_up(
         self, timestamps: Mapping[TopicPartition, int], timeout_s: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        self._check_open()
-        return await self._lookup.list(timestamps, timeout_ms=self._timeout_ms(timeout_s))
+        self.engine.check_open()
+        return await self.engine.lookup.list(
+            timestamps, timeout_ms=self.engine.timeout_ms(timeout_s)
+        )
 
     async def partitions_for(
         self, topic: str, *, timeout_s: float | None = None
@@ -470,8 +552,8 @@ class AsyncConsumer(ConsumerEngine):
         Raises:
             UnknownTopic: The topic does not exist.
         """
-        self._check_open()
-        known = await self._cluster.topic(topic, timeout_ms=self._timeout_ms(timeout_s))
+        self.engine.check_open()
+        known = await self.engine.cluster.topic(topic, timeout_ms=self.engine.timeout_ms(timeout_s))
         return [TopicPartition(topic, number) for number in range(known.partition_count)]
 
 

@@ -1,7 +1,7 @@
 """The producer.
 
-producer        AsyncProducer, and the code that both producers share
-blocking        Producer, the blocking counterpart
+async_producer, producer   the public classes
+engine          connects all of these, for both classes
 record_appender accepts a record: serializers, partition, size and memory
 record_fields   checks and converts a record's key, value, headers and timestamp
 partitioners    choose a partition

@@ -262,7 +262,7 @@ class SyncWriter:
 
     def __init__(self, settings: Settings, naming: Naming) -> None:
         from ottla.client.consumer.consumer import Consumer
-        from ottla.client.producer.blocking import Producer
+        from ottla.client.producer.producer import Producer
 
         location = settings["offset-syncs.topic.location"]
         self._naming = naming

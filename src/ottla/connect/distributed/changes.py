@@ -229,7 +229,7 @@ class ConnectorChanges(Herder):
     def _write_offsets(
         self, config: ConnectorConfig, offsets: list[tuple[dict[str, Any], dict[str, Any] | None]]
     ) -> None:
-        from ottla.client.producer.blocking import Producer
+        from ottla.client.producer.producer import Producer
 
         if not offsets:
             return

@@ -28,7 +28,7 @@ class ConfigWriter:
 
     def open(self) -> None:
         """Initialize the producer, which fences the previous writer."""
-        from ottla.client.producer.blocking import Producer
+        from ottla.client.producer.producer import Producer
 
         with self._lock:
             if self._producer is None:

@@ -47,7 +47,7 @@ from ottla.connect.worker_config import WorkerConfig
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.2
-"""Interval between iterations of the main loop without an event."""
+"""Longest pause between two iterations of the main loop, if no event arrives."""
 
 
 class DistributedHerder(ConnectorChanges, WorkerRebalanceListener):

@@ -93,7 +93,7 @@ class WorkerGroupMember:
 
     def start(self) -> None:
         """Join the group in the background; raise KafkaError if no broker can be reached."""
-        self._thread.run(self._start())
+        self._thread.run(self._start)
 
     def request_rejoin(self) -> None:
         self._thread.call_soon(self._rejoin.set)
@@ -106,7 +106,7 @@ class WorkerGroupMember:
     def close(self) -> None:
         if self._thread.is_alive:
             with contextlib.suppress(TimeoutError, KafkaError):
-                self._thread.start(self._close()).result(CLOSE_TIMEOUT_S)
+                self._thread.start(self._close).result(CLOSE_TIMEOUT_S)
             self._thread.close()
 
     # ------------------------------------------------------------------------- on the loop

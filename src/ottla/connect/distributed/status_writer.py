@@ -39,7 +39,7 @@ class StatusWriter:
         self._send(topic_key(topic, connector), None)
 
     def _send(self, key: bytes, value: bytes | None) -> None:
-        from ottla.client.producer.blocking import Producer
+        from ottla.client.producer.producer import Producer
 
         try:
             with self._lock:

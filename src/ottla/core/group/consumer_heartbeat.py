@@ -194,7 +194,7 @@ def check_size(group: ConsumerGroup, member_id: str, context: DecisionContext) -
 def _find(
     plan: Plan, event: ConsumerHeartbeat, member_id: str, context: DecisionContext
 ) -> ConsumerMember:
-    """Return the sender as it is known so far; a joining member may be new.
+    """Return the member that sent the heartbeat, or a new one if it is joining.
 
     Raises:
         KafkaError: The member is unknown or fenced, or its instance id is in use.

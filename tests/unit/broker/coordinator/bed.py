@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
-from ottla.broker.coordinator_runtime import CoordinatorRuntime, RuntimePorts
+from ottla.broker.coordinator_runtime import CoordinatorRuntime, RuntimePorts, RuntimeSettings
 from ottla.broker.timers import Timers
 from ottla.core.coordinator import Decision, ProducerIdAndEpoch, StartTimer, Token
 from ottla.storage.log import AppendResult, LogSlice
@@ -158,7 +158,7 @@ class Clock:
 
 
 class Bed:
-    def __init__(self, partition: FakePartition) -> None:
+    def __init__(self, partition: FakePartition, settings: RuntimeSettings | None = None) -> None:
         self.partition = partition
         self.flusher = FakeFlusher(partition)
         self.clock = Clock()
@@ -179,7 +179,7 @@ class Bed:
             run_blocking,
             asyncio.ensure_future,  # type: ignore[arg-type]
         )
-        self.runtime = CoordinatorRuntime(ports, lambda: self.shard)
+        self.runtime = CoordinatorRuntime(ports, lambda: self.shard, settings)
 
     def open(self) -> None:
         self.runtime.partition_opened(0, self.partition)  # type: ignore[arg-type]
@@ -197,10 +197,12 @@ class Bed:
 
 
 def with_bed(
-    scenario: Callable[[Bed], Awaitable[None]], partition: FakePartition | None = None
+    scenario: Callable[[Bed], Awaitable[None]],
+    partition: FakePartition | None = None,
+    settings: RuntimeSettings | None = None,
 ) -> None:
     async def run() -> None:
-        bed = Bed(partition or FakePartition())
+        bed = Bed(partition or FakePartition(), settings)
         bed.open()
         await scenario(bed)
 

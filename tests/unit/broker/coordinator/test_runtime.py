@@ -9,7 +9,12 @@ import pytest
 from tests.unit.broker.coordinator.bed import Added, Answer, Bed, FakePartition, turn, with_bed
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.broker.coordinator_runtime import FAILURE_BURST, FAILURE_INTERVAL_S, ShardState
+from ottla.broker.coordinator_runtime import (
+    FAILURE_BURST,
+    FAILURE_INTERVAL_S,
+    RuntimeSettings,
+    ShardState,
+)
 from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.storage.log import LogSlice
 from ottla.wire.records.batch import iter_headers
@@ -99,6 +104,36 @@ def test_responses_wait_for_the_watermark() -> None:
         assert bed.add("k", 0).value == 1
 
     with_bed(scenario, FakePartition(waits_for_sync=True))
+
+
+def test_a_request_whose_records_are_not_copied_in_time_fails() -> None:
+    async def scenario(bed: Bed) -> None:
+        first = bed.add("k", 1)
+        await turn()
+        bed.clock.now = 2.0
+        second = bed.add("k", 1)
+        await turn()
+        bed.clock.now = 4.999
+        bed.timers.run_due()
+        assert (first.value, second.value) == (None, None)
+        bed.clock.now = 5.0
+        bed.timers.run_due()
+        assert (first.value, second.value) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+        bed.clock.now = 7.0
+        bed.timers.run_due()
+        assert second.value is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        bed.flusher.sync()
+        bed.partition.high_watermark = 2
+        await turn()
+        assert bed.add("k", 0).value == 2, "the records stay in the log"
+        third = bed.add("k", 1)
+        await turn()
+        bed.clock.now = 12.0
+        bed.timers.run_due()
+        assert third.value is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    partition = FakePartition(waits_for_sync=True)
+    with_bed(scenario, partition, RuntimeSettings(commit_timeout_ms=5_000))
 
 
 def test_a_write_during_a_sync_waits_for_the_next() -> None:

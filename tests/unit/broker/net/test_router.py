@@ -29,7 +29,15 @@ API_VERSIONS = 18
 CONNECTION = SimpleNamespace(listener="PLAINTEXT", peer="192.0.2.7")
 
 
-def answer(router: Router, frame: bytes, version: int, broker: Any = None) -> Any:
+class BrokerWithoutFeatures:
+    def features(self) -> Features:
+        return Features({}, {}, -1)
+
+
+WITHOUT_FEATURES = BrokerWithoutFeatures()
+
+
+def answer(router: Router, frame: bytes, version: int, broker: Any = WITHOUT_FEATURES) -> Any:
     """Route a frame to its handler and decode the response as a client of `version` would."""
     view = memoryview(frame)[4:]
     route, context, position = router.open(view, CONNECTION)
@@ -161,5 +169,6 @@ def test_features_are_reported_and_level_zero_only_to_those_who_understand_it() 
 
 def test_a_broker_without_features_tells_none() -> None:
     context = RequestContext(API_VERSIONS, 4, 1, None, "PLAINTEXT", "192.0.2.7")
-    body = ApiVersions([(API_VERSIONS, 0, 4)]).handle(None, context, SimpleNamespace(**software()))
+    handler = ApiVersions([(API_VERSIONS, 0, 4)])
+    body = handler.handle(WITHOUT_FEATURES, context, SimpleNamespace(**software()))
     assert (body["supported_features"], body["finalized_features_epoch"]) == ([], -1)

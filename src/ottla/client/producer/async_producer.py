@@ -1,50 +1,61 @@
-"""Blocking producer.
+"""Asyncio producer.
 
-    with Producer("localhost:9092") as producer:
-        future = producer.send("topic", b"value", key=b"key")
-        print(future.result())
+    async with AsyncProducer("localhost:9092") as producer:
+        future = await producer.send("topic", b"value", key=b"key")
+        print(await future)          # RecordMetadata(topic, partition, offset, timestamp)
 
-`send` appends the record to a batch in the caller's thread; an event loop in the producer's own
-thread does the rest. Any number of threads may share a producer. Callbacks of futures run in the
-producer's thread and must not wait for the producer."""
+`send` waits only while the topic is unknown or `buffer.memory` is full, for at most `max.block.ms`.
+The future that it returns yields the record's outcome and may be ignored. Errors of the record
+itself (too large, a serializer that raises) are raised by `send` and affect no other record."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import islice
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from ottla.client.blocking import LoopThread
+from ottla.base.errors import UserError
 from ottla.client.config import Bootstrap, Profile
-from ottla.client.errors import TransactionAborted
+from ottla.client.errors import (
+    TransactionAborted,
+)
 from ottla.client.metadata import PartitionMetadata
 from ottla.client.producer.accumulator import PartitionQueue, Reservation
-from ottla.client.producer.batch import ProducerBatch
+from ottla.client.producer.batch import EncodedBatch, ProducerBatch
+from ottla.client.producer.completion import call_soon
 from ottla.client.producer.config import ProducerConfig
+from ottla.client.producer.engine import ProducerEngine
 from ottla.client.producer.future import RecordFuture
-from ottla.client.producer.partitioners import Partitioner, PartitionFunction
-from ottla.client.producer.producer import AsyncProducer
+from ottla.client.producer.partitioners import Partitioner, PartitionFunction, partitioner
 from ottla.client.producer.record_appender import NeedMemory, NeedTopic
 from ottla.client.producer.record_fields import HeadersInput
 from ottla.client.producer.table_future import TableFuture
-from ottla.client.producer.transaction import GroupMember, Offsets
-from ottla.client.serializers import Serializer
+from ottla.client.producer.transaction import (
+    GroupMember,
+    Offsets,
+)
+from ottla.client.serializers import Serializer, serializer
+
+if TYPE_CHECKING:
+    pass
+
+ENCODED_AT_A_TIME = 16
+"""Number of a table's batches to encode in one go before the event loop continues."""
 
 
-class Producer:
+class AsyncProducer:
     """Client that writes records to topics.
 
-        with Producer("localhost:9092") as producer:
-            future = producer.send("orders", b"value", key=b"key")
-            print(future.result())  # RecordMetadata(topic, partition, offset, timestamp)
+        async with AsyncProducer("localhost:9092") as producer:
+            future = await producer.send("orders", b"value", key=b"key")
+            print(await future)  # RecordMetadata(topic, partition, offset, timestamp)
 
     `send` adds a record to a batch and returns a future; the producer sends the batches in the
     background. With a `transactional.id`, the producer fences the previous one that used it.
-    Any number of threads may share a producer. Callbacks of futures run in the producer's
-    own thread and must not block.
+    Use a producer in the event loop that started it.
 
     Args:
         bootstrap: Broker addresses, such as `"host1:9092,host2:9092"`, a list of them, or a
@@ -60,7 +71,6 @@ class Producer:
 
     Raises:
         InvalidConfig: A property does not exist or has an invalid value.
-        BrokersUnreachable: No broker answered within `max.block.ms`.
     """
 
     def __init__(
@@ -73,28 +83,59 @@ class Producer:
         partitioner: Partitioner | PartitionFunction | str | None = None,
         **properties: Any,
     ) -> None:
-        self._producer = AsyncProducer(
-            bootstrap,
-            profile=profile,
-            key_serializer=key_serializer,
-            value_serializer=value_serializer,
-            partitioner=partitioner,
-            **properties,
+        self.engine = ProducerEngine(
+            ProducerConfig.of(bootstrap, profile, properties),
+            key_serializer=serializer(key_serializer),
+            value_serializer=serializer(value_serializer),
+            partitioner=_partitioner(partitioner),
         )
-        self._appender = self._producer.appender
-        self._thread = LoopThread("ottla-producer")
-        try:
-            self._thread.run(self._producer.start())
-        except BaseException:
-            self.close()
-            raise
+        self._appender = self.engine.appender
 
     @property
     def config(self) -> ProducerConfig:
         """Configuration of the producer, with all defaults."""
-        return self._producer.config
+        return self.engine.config
 
-    def send(
+    # -------------------------------------------------------------------------- start and close
+
+    async def start(self) -> Self:
+        """Reach the cluster; with a `transactional.id`, fence its previous producer.
+
+        Raises:
+            BrokersUnreachable: No broker answered within `max.block.ms`.
+        """
+        await self.engine.start()
+        return self
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Send all batches and close the connections; abort an open transaction.
+
+        Records that could not be sent in time fail with ClientClosed.
+
+        Args:
+            timeout_s: Seconds to wait for acknowledgements. None waits until every record is
+                acknowledged or has failed.
+        """
+        await self.engine.close(timeout_s)
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await self.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # --------------------------------------------------------------------------------- records
+
+    async def send(
         self,
         topic: str,
         value: Any = None,
@@ -120,7 +161,7 @@ class Producer:
             priority: Priority for a `PriorityPartitioner`; 0 is the highest.
 
         Returns:
-            A future that `result()` waits for. It may be ignored.
+            A future that can be awaited. It may be ignored.
 
         Raises:
             UnknownTopic: The topic or the partition does not exist.
@@ -130,8 +171,8 @@ class Producer:
             ClientClosed: The producer is closed.
 
         Example:
-            future = producer.send("orders", b"3 apples", key=b"alice", headers={"v": b"1"})
-            metadata = future.result(timeout_s=10)
+            future = await producer.send("orders", b"3 apples", key=b"alice", headers={"v": b"1"})
+            metadata = await future
         """
         appender = self._appender
         while True:
@@ -140,37 +181,44 @@ class Producer:
             )
             if type(outcome) is RecordFuture:
                 if appender.should_yield:
-                    # Release the GIL, so that the sender's thread can send the full batches
-                    # before this thread fills more.
+                    # Yield to the sender, so that it sends the full batches before more are filled.
                     appender.should_yield = False
-                    time.sleep(0)
+                    await asyncio.sleep(0)
                 return outcome
             if isinstance(outcome, NeedTopic):
-                self._thread.run(self._producer.find_topic(outcome))
+                await self.engine.find_topic(outcome)
             elif isinstance(outcome, NeedMemory):
-                return self._wait_for_memory(outcome)
+                return await self._wait_for_memory(outcome)
 
-    def _wait_for_memory(self, record: NeedMemory) -> RecordFuture:
-        reservation = self._reserve(record.needed_bytes, record.queue)
+    async def _wait_for_memory(self, record: NeedMemory) -> RecordFuture:
+        reservation = await self._reserve(record.needed_bytes, record.queue)
         return self._appender.append_reserved(record, reservation)
 
-    def _reserve(self, size_bytes: int, queue: PartitionQueue) -> Reservation:
-        granted = threading.Event()
-        reservation = self._appender.reserve(size_bytes, granted.set)
+    async def _reserve(self, size_bytes: int, queue: PartitionQueue) -> Reservation:
+        loop = asyncio.get_running_loop()
+        granted = loop.create_future()
+
+        def notify() -> None:
+            if not granted.done():
+                granted.set_result(None)
+
+        reservation = self._appender.reserve(size_bytes, lambda: call_soon(loop, notify))
         if reservation.granted:
             return reservation
-        if self._thread.is_current:  # in a callback: waiting would block the loop that frees memory
-            raise self._appender.cancel_reservation(queue, reservation)
         try:
-            is_granted = granted.wait(self.config.max_block_ms / 1000)
+            async with asyncio.timeout(self.config.max_block_ms / 1000):
+                await granted
+        except TimeoutError:
+            if not reservation.granted:
+                raise self._appender.cancel_reservation(queue, reservation) from None
         except BaseException:
-            self._producer.accumulator.cancel(reservation)
+            self.engine.accumulator.cancel(reservation)
             raise
-        if not is_granted and not reservation.granted:
-            raise self._appender.cancel_reservation(queue, reservation)
         return reservation
 
-    def send_table(
+    # ---------------------------------------------------------------------------------- tables
+
+    async def send_table(
         self,
         topic: str,
         table: Any,
@@ -210,21 +258,28 @@ class Producer:
 
         Example:
             table = pyarrow.table({"id": ["a", "b"], "amount": [1, 2]})
-            producer.send_table("orders", table, key="id").result()
+            await (await producer.send_table("orders", table, key="id"))
         """
-        self._thread.run(self._producer.find_topic(NeedTopic(topic, None)))
+        await self.engine.find_topic(NeedTopic(topic, None))
         options = {"key": key, "value": value, "headers": headers, "timestamp": timestamp}
-        encoder = self._producer.table_encoder(topic, table, partition=partition, **options)
+        # In a thread, because loading the kernels takes half a second, and compiling them longer.
+        encoder = await asyncio.to_thread(
+            self.engine.table_encoder, topic, table, partition=partition, **options
+        )
         batches: list[ProducerBatch] = []
-        for batch in encoder:
-            queue = self._appender.queue_of(topic, batch.partition)
-            self._reserve(batch.reserved_bytes, queue)
-            self._appender.append_batch(queue, batch)
-            batches.append(batch)
+        remaining = iter(encoder)
+        while some := await asyncio.to_thread(_some, remaining):
+            for batch in some:
+                queue = self._appender.queue_of(topic, batch.partition)
+                await self._reserve(batch.reserved_bytes, queue)
+                self._appender.append_batch(queue, batch)
+                batches.append(batch)
         return TableFuture(topic, batches)
 
-    @contextmanager
-    def transaction(self) -> Iterator[Self]:
+    # ---------------------------------------------------------------------------- transactions
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
         """Begin a transaction for a block, and commit it at the end.
 
         If the block raises, the transaction is aborted and the exception propagates.
@@ -236,23 +291,23 @@ class Producer:
             UserError: The producer has no `transactional.id`.
 
         Example:
-            with producer.transaction():
-                producer.send("orders", b"3 apples")
-                producer.send_offsets(consumer)
+            async with producer.transaction():
+                await producer.send("orders", b"3 apples")
+                await producer.send_offsets(consumer)
         """
-        self.begin_transaction()
+        await self.begin_transaction()
         try:
             yield self
         except BaseException:
-            self._thread.run(self._producer.abort_if_possible())
+            await self.engine.abort_if_possible()
             raise
         try:
-            self.commit_transaction()
+            await self.commit_transaction()
         except TransactionAborted:
-            self._thread.run(self._producer.abort_if_possible())
+            await self.engine.abort_if_possible()
             raise
 
-    def begin_transaction(self) -> None:
+    async def begin_transaction(self) -> None:
         """Begin a transaction; records that are sent from now on belong to it.
 
         Raises:
@@ -260,9 +315,9 @@ class Producer:
             TransactionAborted: The previous transaction must be aborted first.
             ProducerFenced: A newer producer uses the transactional ID. Close this one.
         """
-        self._thread.run(self._producer.begin_transaction())
+        await self.engine.transactions.begin()
 
-    def commit_transaction(self) -> None:
+    async def commit_transaction(self) -> None:
         """Wait until all records are acknowledged, and commit the transaction.
 
         Consumers with `isolation.level=read_committed` see the records from then on.
@@ -272,9 +327,9 @@ class Producer:
             KafkaTimeout: The outcome is unknown. Call the method again.
             ProducerFenced: A newer producer uses the transactional ID. Close this one.
         """
-        self._thread.run(self._producer.commit_transaction())
+        await self.engine.transactions.commit(self.engine.flush)
 
-    def abort_transaction(self) -> None:
+    async def abort_transaction(self) -> None:
         """Abort the transaction and drop the records that were not sent.
 
         Consumers with `isolation.level=read_committed` skip the records that were sent.
@@ -283,9 +338,9 @@ class Producer:
             KafkaTimeout: The outcome is unknown. Call the method again.
             ProducerFenced: A newer producer uses the transactional ID. Close this one.
         """
-        self._thread.run(self._producer.abort_transaction())
+        await self.engine.transactions.abort(self.engine.flush)
 
-    def send_offsets(
+    async def send_offsets(
         self, offsets: Offsets | Any, group_metadata: GroupMember | str | Any = None
     ) -> None:
         """Commit a consumer group's offsets as part of the transaction.
@@ -303,10 +358,12 @@ class Producer:
         consumer: Any = offsets
         if hasattr(consumer, "assignment"):
             group_metadata = group_metadata or consumer.group_metadata()
-            offsets = {tp: consumer.position(tp) for tp in consumer.assignment()}
-        self._thread.run(self._producer.send_offsets(offsets, group_metadata))
+            offsets = {tp: await consumer.position(tp) for tp in consumer.assignment()}
+        await self.engine.transactions.send_offsets(offsets, _group(group_metadata))
 
-    def flush(self, timeout_s: float | None = None) -> None:
+    # ----------------------------------------------------------------------- flush, metadata
+
+    async def flush(self, timeout_s: float | None = None) -> None:
         """Send all batches now, and wait until each record is acknowledged or has failed.
 
         Args:
@@ -316,9 +373,9 @@ class Producer:
             KafkaTimeout: Records were still pending after `timeout_s`. Failures of records are
                 reported by their futures only.
         """
-        self._thread.run(self._producer.flush(timeout_s))
+        await self.engine.flush(timeout_s)
 
-    def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+    async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """Return the partitions of a topic, ordered by number.
 
         Args:
@@ -328,30 +385,23 @@ class Producer:
             UnknownTopic: The topic does not exist.
             KafkaTimeout: The brokers did not answer within `max.block.ms`.
         """
-        return self._thread.run(self._producer.partitions_for(topic))
+        return await self.engine.partitions_for(topic)
 
-    def close(self, timeout_s: float | None = None) -> None:
-        """Send all batches and close the connections; abort an open transaction.
 
-        Records that could not be sent in time fail with ClientClosed.
+def _group(group: Any) -> GroupMember:
+    if isinstance(group, str):
+        return GroupMember(group)
+    if group is None:
+        raise UserError(
+            "send_offsets needs the consumer group: its ID, or the consumer's group_metadata()."
+        )
+    return GroupMember(
+        group.group_id, group.generation_id, group.member_id, group.group_instance_id
+    )
 
-        Args:
-            timeout_s: Seconds to wait for acknowledgements. None waits until every record is
-                acknowledged or has failed.
-        """
-        if self._thread.is_alive:
-            try:
-                self._thread.run(self._producer.close(timeout_s))
-            finally:
-                self._thread.close()
 
-    def __enter__(self) -> Self:
-        return self
+def _some(batches: Iterator[EncodedBatch]) -> list[EncodedBatch]:
+    return list(islice(batches, ENCODED_AT_A_TIME))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+
+_partitioner = partitioner

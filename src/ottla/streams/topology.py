@@ -1,0 +1,79 @@
+"""Topology of an application while it is built: the sinks that streams and tables end in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ottla.streams.checks import with_errors_caught
+from ottla.streams.errors import topology_error
+from ottla.streams.plan.nodes import Failures, Node, Printed, Sink, Source, ancestors
+from ottla.streams.serdes import Bytes, DeadLetter
+
+
+class Topology:
+    """Sinks of an application, in the order in which they were added.
+
+    Args:
+        name: Name of the application.
+        failures: Dead-letter topic for records on which a Python function raises, or None to stop
+            the application there.
+        frame_of: Function that returns the rows of a node as a streaming DataFrame.
+    """
+
+    def __init__(
+        self, name: str, failures: DeadLetter | None, frame_of: Callable[[Node], Any]
+    ) -> None:
+        self.name = name
+        self.frame_of = frame_of
+        self._failures = failures
+        self._sinks: list[Sink] = []
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        return (*self._sinks, *self._failure_sinks())
+
+    def _failure_sinks(self) -> Iterator[Sink]:
+        """Yield the sink for records on which a function raised, if a function may fail softly."""
+        if self._failures is None:
+            return
+        found = {
+            id(node): node
+            for sink in self._sinks
+            for node in ancestors(sink)
+            if getattr(getattr(node, "function", None), "catches_errors", False)
+        }
+        if found:
+            failed = Failures(Bytes.shape, Bytes.shape, tuple(found.values()))
+            topic = self._failures.topic
+            yield Sink(failed.key, failed.value, failed, topic, Bytes, Bytes, False)
+
+    def with_failure_handling(self, node: Node) -> Node:
+        """Return the operator, changed so that its failures reach the dead-letter topic if any."""
+        return node if self._failures is None else with_errors_caught(node)
+
+    def add_sink(self, sink: Sink) -> None:
+        """Add a sink.
+
+        Raises:
+            TopologyError: Its topic is written already, or read by the same query.
+        """
+        taken = [topic for each in self._sinks for topic in (each.topic, each.late_topic)]
+        if self._failures is not None:
+            taken.append(self._failures.topic)
+        if sink.topic in taken or (sink.late_topic is not None and sink.late_topic in taken):
+            raise topology_error(
+                "to", f"topic {sink.topic!r} is already written; merge the two streams"
+            )
+        read = [each.topic for each in ancestors(sink) if isinstance(each, Source)]
+        if sink.topic in read and not isinstance(sink, Printed):
+            raise topology_error(
+                "to", f"the query would read topic {sink.topic!r} as well, so it would never end"
+            )
+        self._sinks.append(sink)
+
+    def unused_topic_name(self, name: str) -> str:
+        """Return the name for an internal topic, with a number appended if it is taken."""
+        taken = {each.topic for each in self.sinks}
+        numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
+        return next(each for each in (name, *numbered) if each not in taken)
