@@ -72,7 +72,7 @@ def _running(directory: Path, zookeeper: str) -> Iterator[ClusterOfProcesses]:
 
 def _idle(cluster: ClusterOfProcesses) -> Iterator[Figure]:
     held = [resident_bytes(broker.pid) / 1_000_000 for broker in cluster.brokers.values()]
-    yield Figure("three idle brokers, resident together", sum(held), "MB")
+    yield Figure("memory of three idle brokers", sum(held), "MB")
 
 
 def _copies(cluster: ClusterOfProcesses) -> Iterator[Figure]:
@@ -164,11 +164,13 @@ def _broker_loss(cluster: ClusterOfProcesses) -> Iterator[Figure]:
         lambda: all(
             each.leader not in (victim, -1) for each in cluster.partitions("many").values()
         ),
-        "leaders elsewhere",
+        "leaders on other brokers",
         TIMEOUT_S,
     )
     took = time.perf_counter() - killed
     yield Figure(f"recovery from the loss of a broker with 3 × {MANY} partitions", took, "s", 10.0)
     began = time.perf_counter()
     cluster.heal()
-    yield Figure("… and its return, until all are in sync", time.perf_counter() - began, "s")
+    yield Figure(
+        "… and its restart, until all replicas are in sync", time.perf_counter() - began, "s"
+    )

@@ -1,4 +1,4 @@
-"""Records per second of the codecs: into Arrow and out of it, one by one, and of other clients.
+"""Records per second of the codecs: into and out of Arrow, single records, and other clients.
 
 All codecs take turns on the same fetch of 1 MB, and the best round of each counts, to exclude the
 effect of other load on the machine. librdkafka has no codec that can be called alone, so it reads
@@ -160,13 +160,13 @@ def _partitioning() -> Iterator[Figure]:
             "theirs": lambda: [kafka_python_murmur2(key) for key in keys],
         }
     )
-    yield _rate("a column of keys hashed", table.num_rows, best["hashed"], 20)
+    yield _rate("hashing a column of keys", table.num_rows, best["hashed"], 20)
     yield _rate(
         f"out of Arrow: by key to {PARTITIONS} partitions", table.num_rows, best["encoded"], 5
     )
-    yield _rate("one key hashed in Python", len(keys), best["ours"])
-    yield _rate("one key hashed by kafka-python", len(keys), best["theirs"])
-    yield _faster("one key hashed", best["ours"], best["theirs"])
+    yield _rate("hashing one key in Python", len(keys), best["ours"])
+    yield _rate("hashing one key with kafka-python", len(keys), best["theirs"])
+    yield _faster("hashing one key", best["ours"], best["theirs"])
 
 
 def _one_by_one() -> Iterator[Figure]:
@@ -185,8 +185,8 @@ def _one_by_one() -> Iterator[Figure]:
     for what, contestants in (("decoded", reading), ("encoded", writing)):
         best = _best(contestants, ROUNDS // 4)
         for name, seconds in best.items():
-            yield _rate(f"{what} one by one: {name}", count, seconds)
-        yield _faster(f"{what} one by one", best["ottla"], best["kafka-python"])
+            yield _rate(f"{what} record by record: {name}", count, seconds)
+        yield _faster(f"{what} record by record", best["ottla"], best["kafka-python"])
 
 
 def _faster(what: str, ours: float, theirs: float) -> Figure:
@@ -229,4 +229,6 @@ def _librdkafka() -> Figure:
             taken = time.perf_counter() - before
         finally:
             consumer.close()
-    return _rate("consumed one by one: confluent-kafka, from a broker", CONSUMED_RECORDS, taken)
+    return _rate(
+        "consumed record by record: confluent-kafka, from a broker", CONSUMED_RECORDS, taken
+    )

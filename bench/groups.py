@@ -50,12 +50,12 @@ def run() -> Iterator[Figure]:
             share, p99_ms = asyncio.run(_heartbeats_and_commits(broker, join, interval_s))
         members = f"{GROUPS} {name} groups of {MEMBERS}"
         yield Figure(f"{members}: heartbeats", share * 100, "% of a core", budget=10)
-        yield Figure("… commit p99 beside them", p99_ms, "ms", budget=10)
+        yield Figure("… commit p99 at the same time", p99_ms, "ms", budget=10)
     with BrokerProcess(overrides={DELAY: "0"}) as broker:
         asyncio.run(_make_many(broker))
-        yield Figure(f"{MANY} groups, resident", resident_bytes(broker.pid) / 1_000_000, "MB")
+        yield Figure(f"memory with {MANY} groups", resident_bytes(broker.pid) / 1_000_000, "MB")
         taken = min(_restart_s(broker) for _ in range(ROUNDS))
-        yield Figure(f"{MANY} groups after a kill", taken, "s", budget=5)
+        yield Figure(f"recovery of {MANY} groups after a kill", taken, "s", budget=5)
 
 
 def _restart_s(broker: BrokerProcess) -> float:

@@ -23,7 +23,7 @@ def run() -> Iterator[Figure]:
     with BrokerProcess() as broker:
         time.sleep(IDLE_AFTER_S)
         megabytes = resident_bytes(broker.pid) / 1_000_000
-        yield Figure("idle broker, resident", megabytes, "MB", budget=60)
+        yield Figure("memory of an idle broker", megabytes, "MB", budget=60)
 
 
 def _start_to_first_record() -> float:

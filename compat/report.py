@@ -28,7 +28,7 @@ class Report:
     passed: int = 0
     skipped: int = 0
     failures: list[tuple[str, str]] = field(default_factory=list)
-    _telling: Lock = field(default_factory=Lock)
+    _output_lock: Lock = field(default_factory=Lock)
     """Lock for the output: checks may run in several threads."""
 
     def wants(self, group: str, checks: Iterable[Callable[..., None]]) -> bool:
@@ -60,19 +60,19 @@ class Report:
         try:
             check()
         except Skipped as reason:
-            with self._telling:
+            with self._output_lock:
                 self.skipped += 1
                 print(f"skipped  {title}: {reason}", flush=True)
         except Exception:
             self._failed(title, began)
         else:
-            with self._telling:
+            with self._output_lock:
                 self.passed += 1
                 print(f"passed   {title} ({time.monotonic() - began:.1f} s)", flush=True)
 
     def _failed(self, title: str, began: float) -> None:
         trace = traceback.format_exc()
-        with self._telling:
+        with self._output_lock:
             self.failures.append((title, trace))
             print(f"FAILED   {title} ({time.monotonic() - began:.1f} s)", flush=True)
 

@@ -61,9 +61,10 @@ def _measure(part: str, scale: object, about: dict[str, str], *, write: bool) ->
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench-peers ARGS=…", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(report.TITLES))
-    parser.add_argument("--quick", action="store_true", help="short run, writes nothing")
-    parser.add_argument("--no-write", action="store_true", help="do not update docs/")
+    titles = ", ".join(report.TITLES)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"Parts to run: {titles}.")
+    parser.add_argument("--quick", action="store_true", help="Do a short run, write nothing.")
+    parser.add_argument("--no-write", action="store_true", help="Do not update docs/.")
     return parser
 
 

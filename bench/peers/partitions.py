@@ -25,9 +25,9 @@ def run(scale: Scale) -> list[Row]:
                 topics.create(peer.bootstrap, f"many-{number}", scale.partitions // TOPICS)
             _add_lower_is_better(rows, peer, f"creating {many}", "s", time.perf_counter() - start)
             taken = latencies_ms(peer.bootstrap, "many-0", scale.partitions // TOPICS, SENT)
-            _add_lower_is_better(rows, peer, f"produce beside {many}, p50", "ms", taken[SENT // 2])
+            _add_lower_is_better(rows, peer, f"produce with {many}, p50", "ms", taken[SENT // 2])
             _add_lower_is_better(
-                rows, peer, f"produce beside {many}, p99", "ms", taken[int(SENT * 0.99)]
+                rows, peer, f"produce with {many}, p99", "ms", taken[int(SENT * 0.99)]
             )
             memory(rows, peer, f"memory with {many}")
             start = time.perf_counter()

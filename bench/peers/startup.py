@@ -80,7 +80,7 @@ def _load(rows: Rows, peer: Peer, load_bytes: int) -> None:
         wire_load.produce(leaders, name, batch, batches)
         wire_load.consume(leaders, name, dict.fromkeys(leaders, batches * records))
         peak = sum(map(_peak_bytes, peer.pids())) / 1_000_000
-    rows.add("memory, most under load", "MB", peak, is_ours=peer.is_ours, higher_is_better=False)
+    rows.add("peak memory under load", "MB", peak, is_ours=peer.is_ours, higher_is_better=False)
 
 
 def _peak_bytes(pid: int) -> int:

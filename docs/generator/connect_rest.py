@@ -40,7 +40,7 @@ An error is `{"error_code": 404, "message": "…"}` with the same status as the 
 | 503 | The worker is still starting. |
 
 """
-GROUPS = {"rest_worker": "Worker", "rest_connectors": "Connectors", "rest_plugins": "Plugins"}
+GROUPS = {"worker": "Worker", "connectors": "Connectors", "plugins": "Plugins"}
 _PLACES = {"connectors": "NAME", "tasks": "TASK", "connector-plugins": "CLASS", "loggers": "NAME"}
 
 
@@ -61,9 +61,9 @@ class Route(NamedTuple):
 
 def routes() -> Iterator[Route]:
     """Yield the routes of the worker, in the order of its table."""
-    from ottla.connect.rest import _routes
+    from ottla.connect.rest.router import ROUTES
 
-    for method, pattern, handler in _routes():
+    for method, pattern, handler in ROUTES:
         module = handler.__module__.rpartition(".")[2]
         yield Route(method, _shown(pattern.pattern), handler, GROUPS[module])
 

@@ -50,13 +50,13 @@ def test_starting_a_broker_loads_no_data_frame_library() -> None:
     assert not loaded & {"click", "rich"}
 
 
-def test_type_checkers_are_told_the_public_names_that_there_are() -> None:
+def test_type_checkers_see_the_public_names() -> None:
     stub = ast.parse((Path(ottla.__file__).with_suffix(".pyi")).read_text())
-    told = {
+    declared = {
         alias.name: node.module
         for node in stub.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert told == ottla._MODULES
-    assert all(getattr(ottla, name) is not None for name in told)
+    assert declared == ottla._MODULES
+    assert all(getattr(ottla, name) is not None for name in declared)

@@ -279,12 +279,12 @@ async def fuzz(directory: Path, seed: int, inputs: int) -> None:
                 peer.transport.close()
                 peer = Peer(server)
             data = generator.next()
-            said = f"seed {seed}, input {number}: {data[:300].hex()}"
-            await send_one(server, peer, data, generator.is_whole, said)
-            assert not escaped, said
+            described = f"seed {seed}, input {number}: {data[:300].hex()}"
+            await send_one(server, peer, data, generator.is_whole, described)
+            assert not escaped, described
             if number % LOOK_EVERY == 0:
                 await create_topics(server)
-                assert resident_bytes() < at_first + GROWTH_BYTES, said
+                assert resident_bytes() < at_first + GROWTH_BYTES, described
         peer.transport.close()
         await assert_alive(server)
         assert server.request_memory.used_bytes == 0
@@ -294,18 +294,18 @@ async def fuzz(directory: Path, seed: int, inputs: int) -> None:
     assert not escaped
 
 
-async def send_one(server: Server, peer: Peer, data: bytes, is_whole: bool, said: str) -> None:
+async def send_one(server: Server, peer: Peer, data: bytes, is_whole: bool, described: str) -> None:
     requests, written = server.requests, peer.transport.written
     await peer.send(data)
-    assert server.requests_failed == 0, said
-    assert server.request_memory.used_bytes <= server.request_memory.limit_bytes, said
+    assert server.requests_failed == 0, described
+    assert server.request_memory.used_bytes <= server.request_memory.limit_bytes, described
     was_in_step = peer.is_in_step
     peer.is_in_step = was_in_step and is_whole
     if not peer.is_in_step or not peer.is_usable or peer.connection._pending:
         return
-    assert server.requests == requests + 1, said
+    assert server.requests == requests + 1, described
     is_produce = data[4:6] == bytes(2)
-    assert is_produce or peer.transport.written > written, said
+    assert is_produce or peer.transport.written > written, described
 
 
 async def create_topics(server: Server) -> None:

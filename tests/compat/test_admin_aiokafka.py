@@ -77,7 +77,7 @@ def test_the_cluster_is_described(client: AioKafka, broker: BrokerProcess) -> No
     assert len(cluster["cluster_id"]) == 22
 
 
-def test_the_ends_of_a_partition_are_told(client: AioKafka, raw: RawClient, topic: str) -> None:
+def test_the_ends_of_a_partition_are_reported(client: AioKafka, raw: RawClient, topic: str) -> None:
     raw.create_topic(topic)
     raw.produce(topic, [(None, b"v", (), 1)] * 3)
     where = TopicPartition(topic, 0)

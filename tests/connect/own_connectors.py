@@ -31,9 +31,9 @@ class Numbers(SourceConnector):
     """Source that emits 0, 1, 2 … up to `count`, and fails once after `fail.at` records."""
 
     definition = Definition([
-        key("topic", ConfigType.STRING, "numbers", "Where to."),
-        key("count", ConfigType.INT, 100, "How many."),
-        key("fail.at", ConfigType.INT, -1, "When to fail."),
+        key("topic", ConfigType.STRING, "numbers", "Topic to write to."),
+        key("count", ConfigType.INT, 100, "Number of records."),
+        key("fail.at", ConfigType.INT, -1, "Number of records before the failure; -1 for none."),
         key("tables", ConfigType.INT, 1, "Source partitions, a task for each."),
     ])  # fmt: skip
     failed: ClassVar[set[str]] = set()
@@ -89,7 +89,9 @@ class Noted(SinkConnector):
 
     `given` has every attempt as (batch, values), `done` the batches that ended without an error."""
 
-    definition = Definition([key("list", ConfigType.STRING, "noted", "Where to.")])
+    definition = Definition(
+        [key("list", ConfigType.STRING, "noted", "Name of the list that records the batches.")]
+    )
     shares_partitions = True
     given: ClassVar[dict[str, list[tuple[int, list[Any]]]]] = {}
     done: ClassVar[dict[str, list[int]]] = {}

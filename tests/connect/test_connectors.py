@@ -44,19 +44,19 @@ def test_rows_of_a_folder_go_through_a_topic_into_files(worker: Standalone, tmp_
     wait_for(lambda: written() == wanted)
 
 
-def test_a_row_that_cannot_be_read_is_told(worker: Standalone, tmp_path: Path) -> None:
+def test_a_row_that_cannot_be_read_is_reported(worker: Standalone, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,name\n1\n")
     worker.put(
         "poison", "FileSource", file=tmp_path / "a.csv", format="csv", topic="poison", **JSON
     )
-    said = worker.wait_for_state("poison", State.FAILED)
-    assert "failed at TASK_POLL in FileSource" in said
-    assert "a.csv: a row has 1 cells, and there are 2 fields" in said
+    message = worker.wait_for_state("poison", State.FAILED)
+    assert "failed at TASK_POLL in FileSource" in message
+    assert "a.csv: a row has 1 cells, but there are 2 fields" in message
 
 
 def test_what_a_server_refuses_is_a_dead_letter(worker: Standalone) -> None:
     server = Server()
-    server.answer = lambda body: (422 if b"bad" in body else 200, {})
+    server.response = lambda body: (422 if b"bad" in body else 200, {})
     send(worker.bootstrap, "to-http", b"1", b"bad", b"3")
     worker.put(
         "http", "HttpSink", topics="to-http",
@@ -72,7 +72,7 @@ def test_what_a_server_refuses_is_a_dead_letter(worker: Standalone) -> None:
     assert headers["__connect.errors.stage"] == b"TASK_PUT"
     assert headers["__connect.errors.offset"] == b"1"
     assert headers["__connect.errors.class.name"] == b"HttpSink"
-    assert b"answers 422" in headers["__connect.errors.exception.message"]
+    assert b"responded with 422" in headers["__connect.errors.exception.message"]
     wait_for(lambda: [b for _, _, b in server.requests if b"bad" not in b] == [b"[1]", b"[3]"])
     server.close()
 

@@ -121,8 +121,10 @@ class Group:
                     "file": str(self.folder / f"out{n}.txt")}  # fmt: skip
             worker = self.workers[n % len(self.workers)]
             for name, config in ((f"source-{n}", source), (f"sink-{n}", sink)):
-                status, told = worker.ask("POST", "/connectors", {"name": name, "config": config})
-                assert status == 201, told
+                status, reported = worker.ask(
+                    "POST", "/connectors", {"name": name, "config": config}
+                )
+                assert status == 201, reported
 
     def append(self, n: int, text: str) -> None:
         with open(self.folder / f"in{n}.txt", "a") as file:
@@ -189,8 +191,8 @@ def levels_reach_all_workers(group: Group) -> None:
 
 
 def level_at(worker: WorkerProcess, path: str) -> str | None:
-    status, told = worker.ask("GET", path)
-    return told["level"] if status == 200 else None
+    status, reported = worker.ask("GET", path)
+    return reported["level"] if status == 200 else None
 
 
 @pytest.mark.chaos
@@ -227,10 +229,10 @@ def test_one_killed_and_one_asleep_lose_and_double_nothing(group: Group) -> None
         assert changing.result(60) == (202, None)
         asleep.send_signal(signal.SIGCONT)
         dying.start()
-        status, told = awake.ask("PUT", f"/connectors/sink-{turn % count}/pause")
-        assert status == 202, told
-        status, told = awake.ask("PUT", f"/connectors/sink-{turn % count}/resume")
-        assert status == 202, told
+        status, reported = awake.ask("PUT", f"/connectors/sink-{turn % count}/pause")
+        assert status == 202, reported
+        status, reported = awake.ask("PUT", f"/connectors/sink-{turn % count}/resume")
+        assert status == 202, reported
         wait_for(dying.is_up)
         group.wait_until_equal(count)
         wait_for(lambda: len(asleep.owners()) == 2 * count, "all tasks run")  # noqa: B023

@@ -83,9 +83,9 @@ def test_transforms_and_schemas_go_along_into_a_lake(
     )
     wait_for(lambda: (tmp_path / "lake").exists() and len(in_lake(tmp_path)) == COUNT)
     assert spied.read <= FIRST_BATCH
-    told = sorted(in_lake(tmp_path), key=lambda each: json.loads(each["text"])["n"])
+    reported = sorted(in_lake(tmp_path), key=lambda each: json.loads(each["text"])["n"])
     wanted = lines().decode().splitlines()
-    assert told == [{"text": line, "by": "us"} for line in wanted]
+    assert reported == [{"text": line, "by": "us"} for line in wanted]
 
 
 def in_lake(folder: Path) -> list[dict[str, Any]]:

@@ -41,14 +41,14 @@ def converter(registry: LyingRegistry) -> dict[str, str]:
 def test_a_registry_that_hangs_fails_tasks_in_time_and_holds_nobody_else(
     worker: Standalone, registry: LyingRegistry
 ) -> None:
-    registry.answer, registry.drips = b"HTTP/1.1 200 OK\r\nX: ", True
+    registry.response, registry.drips = b"HTTP/1.1 200 OK\r\nX: ", True
     send(worker.bootstrap, "hangs", FRAMED + b'"x"')
     worker.put("to", NOTED, topics="hangs", list="hangs", **converter(registry), **TOLERANT)
     worker.put("from", NUMBERS, topic="hangs-too", count=1, **converter(registry))
     worker.put("other", NUMBERS, topic="goes-on", count=1)
     for name in ("to", "from"):
         trace = worker.wait_for_state(name, State.FAILED)
-        assert trace == (f"no schema registry answers; {registry.url}: it did not answer in 300 ms")
+        assert trace == (f"no schema registry responded; {registry.url}: no response within 300 ms")
     wait_for(lambda: worker.herder.topics("other") == ["goes-on"], "the other connector")
     began = time.monotonic()
     for name in ("to", "from"):
@@ -60,22 +60,22 @@ def test_a_registry_that_hangs_fails_tasks_in_time_and_holds_nobody_else(
 def test_a_registry_that_comes_to_its_senses_is_believed(
     worker: Standalone, registry: LyingRegistry
 ) -> None:
-    registry.answer = http(200, b"<html>busy</html>")
+    registry.response = http(200, b"<html>busy</html>")
     send(worker.bootstrap, "senses", FRAMED + b'"x"')
     worker.put("to", NOTED, topics="senses", list="senses", **converter(registry))
-    assert "its answer is no JSON" in worker.wait_for_state("to", State.FAILED)
-    registry.answer = http(200, {"schema": '{"type": "string"}', "schemaType": "JSON"})
+    assert "the response is not valid JSON" in worker.wait_for_state("to", State.FAILED)
+    registry.response = http(200, {"schema": '{"type": "string"}', "schemaType": "JSON"})
     wait_for(lambda: Noted.values("senses") == ["x"], "the record")
 
 
 def test_an_id_that_means_no_schema_or_a_wrong_one_is_tolerated_if_so_asked(
     worker: Standalone, registry: LyingRegistry
 ) -> None:
-    for name, answer, stage in (
+    for name, response, stage in (
         ("unknown", http(404, {"error_code": 40403, "message": "Schema 7 not found"}), b"404"),
         ("wrong", http(200, {"schema": '{"type": "integer"}', "schemaType": "JSON"}), b""),
     ):
-        registry.answer = answer
+        registry.response = response
         send(worker.bootstrap, name, FRAMED + b'"x"')
         worker.put(f"strict-{name}", NOTED, topics=name, list=name, **converter(registry))
         trace = worker.wait_for_state(f"strict-{name}", State.FAILED)

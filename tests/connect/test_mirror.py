@@ -160,8 +160,10 @@ def test_a_group_goes_on_in_the_other_cluster(
     assert exact[0] == remote
     assert exact[1].offset == 100
     assert 100 <= between <= 120, "some come twice, none is skipped"
-    told = [Checkpoint.decode(r.key, r.value) for r in read(target, "us.checkpoints.internal", 2)]
-    assert {each.group: (each.upstream, each.downstream) for each in told} == {
+    reported = [
+        Checkpoint.decode(r.key, r.value) for r in read(target, "us.checkpoints.internal", 2)
+    ]
+    assert {each.group: (each.upstream, each.downstream) for each in reported} == {
         "exact": (100, 100),
         "between": (120, between),
     }
@@ -180,7 +182,7 @@ def test_a_group_goes_on_in_the_other_cluster(
     mirror.task.stop()
 
 
-def test_heartbeats_tell_that_a_mirror_is_alive(
+def test_heartbeats_show_that_a_mirror_is_alive(
     clusters: tuple[BrokerThread, BrokerThread],
 ) -> None:
     source, target = clusters

@@ -73,7 +73,7 @@ def test_values_that_do_not_fit_are_reported(spark: Any, tmp_path: Path) -> None
     kit = SinkKit("SparkSink", given, tolerates=True)
     kit.put({"a": 1}, {"a": "text"}, "plain", Record("t", {"id": "x", "city": None}, ORDER))
     assert [str(error)[:40] for _, error in kit.reported] == [
-        "values of the field a have no type in co",
+        "the values of field a have no common typ",
         "the value.id must be int32, not str",
     ]
     kit.stop()
@@ -133,12 +133,12 @@ def test_many_rows_go_in_columns_from_files_to_a_topic_and_into_files(
     worker.put("in", "SparkSource", format="parquet", path=tmp_path / "in", topic="many",
                **flat, **place)  # fmt: skip
     wait_for(lambda: len(values(worker.bootstrap, "many")) >= MANY)
-    told = [json.loads(each) for each in values(worker.bootstrap, "many")]
+    messages = [json.loads(each) for each in values(worker.bootstrap, "many")]
     assert len(written) < MANY / 2, "one by one"
-    assert [each["field"] for each in told[0]["schema"]["fields"]] == [
+    assert [each["field"] for each in messages[0]["schema"]["fields"]] == [
         "id", "quarter", "name", "at", "more_even", "more_day",
     ]  # fmt: skip
-    assert sorted((each["payload"] for each in told), key=lambda each: each["id"]) == [
+    assert sorted((each["payload"] for each in messages), key=lambda each: each["id"]) == [
         {"id": n, "quarter": n / 4, "name": f'n"{n}', "at": n, "more_even": n % 2 == 0,
          "more_day": 19_723 + n}
         for n in range(MANY)
@@ -195,7 +195,7 @@ def test_a_topic_becomes_a_table(spark: Any, worker: Standalone, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("format_", "said"),
+    ("format_", "message"),
     [
         ("avro", r"needs a package .* spark\.jars\.packages=org\.apache\.spark:spark-avro_2\.13:4"),
         ("delta", r"The format delta needs a package .*packages=io\.delta:delta-spark"),
@@ -203,18 +203,18 @@ def test_a_topic_becomes_a_table(spark: Any, worker: Standalone, tmp_path: Path)
         ("nothing", r"Spark has no format nothing\."),
     ],
 )
-def test_a_format_that_is_not_there_is_told(
-    spark: Any, tmp_path: Path, format_: str, said: str
+def test_a_format_that_is_not_there_is_reported(
+    spark: Any, tmp_path: Path, format_: str, message: str
 ) -> None:
     given = {"format": format_, "path": str(tmp_path / "x")}
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         SinkKit("SparkSink", given).put({"a": 1})
     source = {**given, "topic": "t", "checkpoint.location": str(tmp_path / "c"), "schema": "a INT"}
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         SourceKit("SparkSource", source)
 
 
-def test_what_cannot_be_is_told(spark: Any, tmp_path: Path) -> None:
+def test_invalid_settings_are_reported(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     source = {
         "format": "parquet",
@@ -225,9 +225,9 @@ def test_what_cannot_be_is_told(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(RetriableError, match="set schema, or wait for the first"):
         SourceKit("SparkSource", source)
     function = {"checkpoint.location": str(tmp_path / "c"), "function": f"{PLACE}:batch"}
-    with pytest.raises(UserError, match="must be a streaming DataFrame"):
+    with pytest.raises(UserError, match="The DataFrame must be streaming"):
         SourceKit("SparkFunctionSource", function)
-    with pytest.raises(UserError, match=r"there is no function no\.such:thing"):
+    with pytest.raises(UserError, match=r"function no\.such:thing does not exist"):
         SourceKit("SparkFunctionSource", function | {"function": "no.such:thing"})
     with pytest.raises(UserError, match="set path or table"):
         SinkKit("SparkSink", {"format": "parquet"})

@@ -131,8 +131,8 @@ def test_lines_added_to_the_file_move_through_the_pipeline(pipeline: Pipeline) -
     assert pipeline.process is not None
     pipeline.process.terminate()
     assert pipeline.process.wait(timeout=120) == 0
-    told = json.loads((pipeline.folder / "connect.offsets").read_text())
-    (offset,) = told["connectors"]["local-file-source"]["offsets"]
+    stored = json.loads((pipeline.folder / "connect.offsets").read_text())
+    (offset,) = stored["connectors"]["local-file-source"]["offsets"]
     assert offset["partition"] == {"filename": "test.txt"}
     assert offset["offset"]["position"] == pipeline.source.stat().st_size
 

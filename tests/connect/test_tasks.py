@@ -128,15 +128,15 @@ def test_a_tolerated_poison_record_goes_to_the_dead_letters(worker: Standalone) 
     )  # fmt: skip
     wait_for(lambda: Noted.values("letters") == ["1", "3"])
     (letter,) = read(worker.bootstrap, "dead")
-    told = dict(letter.headers)
+    stored = dict(letter.headers)
     assert letter.value == b"{"
-    assert told["__connect.errors.topic"] == b"letters"
-    assert told["__connect.errors.offset"] == b"1"
-    assert told["__connect.errors.stage"] == b"VALUE_CONVERTER"
-    assert told["__connect.errors.connector.name"] == b"to"
+    assert stored["__connect.errors.topic"] == b"letters"
+    assert stored["__connect.errors.offset"] == b"1"
+    assert stored["__connect.errors.stage"] == b"VALUE_CONVERTER"
+    assert stored["__connect.errors.connector.name"] == b"to"
 
 
-def test_whoever_takes_over_a_source_locks_the_other_out(
+def test_a_source_that_is_taken_over_fences_the_previous_task(
     worker: Standalone, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = worker.folder / "in.txt"
@@ -229,8 +229,8 @@ def test_the_file_of_offsets_is_readable_and_offsets_outlive_it(worker: Standalo
     wait_for(lambda: worker.herder.offsets("from"))
     wait_for(lambda: worker.herder.offsets("from")[0]["offset"] == {"next": 30})
     worker.herder.store.flush()
-    told = json.loads((worker.folder / "connect.offsets").read_text())
-    assert told["connectors"]["from"]["offsets"] == worker.herder.offsets("from")
+    stored = json.loads((worker.folder / "connect.offsets").read_text())
+    assert stored["connectors"]["from"]["offsets"] == worker.herder.offsets("from")
 
 
 def test_unknown_errors_are_named_and_known_ones_are_sentences() -> None:

@@ -117,9 +117,9 @@ def test_the_build_steps_install_an_ottla_that_runs(tmp_path: Path, extras: str)
             command, shell=True, cwd=ROOT, check=True, timeout=INSTALL_TIMEOUT_S,
             env={"EXTRAS": extras, "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         )  # fmt: skip
-    told = subprocess.run(
+    output = subprocess.run(
         [home / "bin" / "ottla", "connect", "plugins"], check=True, capture_output=True, text=True
     ).stdout
-    assert "FileStreamSource" in told
+    assert "FileStreamSource" in output
     has_avro = subprocess.run([home / "bin" / "python", "-c", "import fastavro"], check=False)
     assert (has_avro.returncode == 0) is (extras == "avro")

@@ -56,16 +56,16 @@ def test_systemd_finds_nothing_wrong_with_the_unit(unit: Path) -> None:
 
 
 def test_the_unit_is_hardened(unit: Path) -> None:
-    told = run("systemd-analyze", "security", "--offline=true", unit)
-    level = re.search(r"Overall exposure level for \S+ ([\d.]+)", told)
-    assert level, told
+    directives = run("systemd-analyze", "security", "--offline=true", unit)
+    level = re.search(r"Overall exposure level for \S+ ([\d.]+)", directives)
+    assert level, directives
     assert float(level[1]) <= MAX_EXPOSURE
 
 
 def test_the_unit_runs_programs_of_ottla_with_the_configuration_that_it_checked() -> None:
-    told = service()
+    directives = service()
     (check,), (start,) = (
-        list(map(shlex.split, told[each])) for each in ("ExecStartPre", "ExecStart")
+        list(map(shlex.split, directives[each])) for each in ("ExecStartPre", "ExecStart")
     )
     assert Path(start[0]).name in PROJECT["scripts"]
     assert check[0] == start[0]
@@ -108,12 +108,12 @@ def test_the_user_and_the_directories_of_the_unit_are_created(tmp_path: Path) ->
     (root / "etc").mkdir(parents=True)
     run("systemd-sysusers", f"--root={root}", DEPLOY / "systemd" / "sysusers.conf")
     user = (root / "etc" / "passwd").read_text().split(":")
-    told = service()
-    assert user[0] == told["User"][0] == told["Group"][0]
+    directives = service()
+    assert user[0] == directives["User"][0] == directives["Group"][0]
     assert user[5] == "/var/lib/ottla"
     run("systemd-tmpfiles", f"--root={root}", "--create", DEPLOY / "systemd" / "tmpfiles.conf")
     data = root / "var" / "lib" / "ottla"
-    assert data.stat().st_mode & 0o777 == int(told["StateDirectoryMode"][0], 8)
+    assert data.stat().st_mode & 0o777 == int(directives["StateDirectoryMode"][0], 8)
     assert (root / "etc" / "ottla").is_dir()
 
 

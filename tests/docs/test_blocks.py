@@ -51,14 +51,14 @@ def test_every_block_says_what_it_is() -> None:
 
 
 def test_what_is_not_run_is_there() -> None:
-    told = [
+    reported = [
         command
         for page in pages()
         for block in blocks(page)
         if block.language in RUN and block.language != "python"
         for command, _ in commands(block.text)
     ]
-    unused = [each for each in NOT_RUN if not any(text.startswith(each) for text in told)]
+    unused = [each for each in NOT_RUN if not any(text.startswith(each) for text in reported)]
     assert unused == []
 
 

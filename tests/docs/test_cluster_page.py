@@ -41,12 +41,12 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
     )
     assert process.stdout is not None
     try:
-        deadline, said = time.monotonic() + START_TIMEOUT_S, ""
-        while not (found := re.search(r"bootstrap.servers=(\S+)", said)):
-            assert time.monotonic() < deadline, said
-            assert process.poll() is None, said
+        deadline, output_text = time.monotonic() + START_TIMEOUT_S, ""
+        while not (found := re.search(r"bootstrap.servers=(\S+)", output_text)):
+            assert time.monotonic() < deadline, output_text
+            assert process.poll() is None, output_text
             if select.select([process.stdout], [], [], 1)[0]:
-                said += process.stdout.readline()
+                output_text += process.stdout.readline()
         yield found[1]
     finally:
         process.terminate()

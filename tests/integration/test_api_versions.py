@@ -19,7 +19,7 @@ INVALID_REQUEST = 42
 PRODUCE_ADVERTISED_FROM = 0
 
 
-def told(client: RawClient) -> dict[int, tuple[int, int]]:
+def advertised(client: RawClient) -> dict[int, tuple[int, int]]:
     answer = client.call(Api.API_VERSIONS, 4, **SOFTWARE)
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
@@ -29,7 +29,7 @@ def header(api_key: int, version: int, correlation_id: int = 77) -> bytes:
 
 
 def test_what_is_told_is_what_the_schema_has(client: RawClient) -> None:
-    ranges = told(client)
+    ranges = advertised(client)
     for api_key, (low, high) in ranges.items():
         versions = schema.versions(api_key)
         expected_low = PRODUCE_ADVERTISED_FROM if api_key == Api.PRODUCE else versions[0]
@@ -40,7 +40,7 @@ def test_the_versions_around_what_is_told_are_refused(
     broker: BrokerProcess, client: RawClient
 ) -> None:
     """The broker closes the connection, as Kafka does."""
-    for api_key, (low, high) in told(client).items():
+    for api_key, (low, high) in advertised(client).items():
         if api_key == Api.API_VERSIONS:
             continue
         lowest_served = schema.versions(api_key)[0]
@@ -56,7 +56,7 @@ def test_the_versions_around_what_is_told_are_refused(
 def test_an_api_that_is_not_told_closes_the_connection(
     broker: BrokerProcess, client: RawClient
 ) -> None:
-    ranges = told(client)
+    ranges = advertised(client)
     for api_key in (*(each for each in api_key_map if each not in ranges), 999, -1):
         with RawClient(broker.port) as other:
             other.send_frame(header(api_key, 0) + bytes(64))

@@ -91,7 +91,7 @@ def test_nothing_is_left_of_it() -> None:
     assert seen() is None
 
 
-def test_a_topic_that_cannot_be_created_is_told() -> None:
+def test_a_topic_that_cannot_be_created_is_reported() -> None:
     with BrokerThread() as broker:
         broker.create_topic("t", configs={"retention.ms": 1000})
         with pytest.raises(KafkaError) as caught:

@@ -71,7 +71,7 @@ def test_offsets_outside_the_log_are_out_of_range(
     assert client.offsets(filled) == (0, 12)
 
 
-def test_unknown_partitions_are_told(client: RawClient, filled: str) -> None:
+def test_unknown_partitions_are_reported(client: RawClient, filled: str) -> None:
     assert delete(client, "nobody", 0).error_code == UNKNOWN_TOPIC_OR_PARTITION
     assert delete(client, filled, 0, 5).error_code == UNKNOWN_TOPIC_OR_PARTITION
 

@@ -216,7 +216,7 @@ def send_fetch(client: RawClient, topic: str, offset: int, *, min_bytes: int) ->
 # ---------------------------------------------------------------------------- errors and epochs
 
 
-def test_unknown_topics_and_partitions_are_told(client: RawClient, filled: str) -> None:
+def test_unknown_topics_and_partitions_are_reported(client: RawClient, filled: str) -> None:
     assert client.fetch("nobody", max_wait_ms=LONG_MS).error_code == UNKNOWN_TOPIC_OR_PARTITION
     assert client.fetch(filled, partition=7).error_code == UNKNOWN_TOPIC_OR_PARTITION
     asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}

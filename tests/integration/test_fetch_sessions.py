@@ -84,11 +84,11 @@ def session(request: pytest.FixtureRequest, client: RawClient, topic: str) -> Se
     for partition in range(PARTITIONS):
         client.produce(topic, [(None, b"%d" % partition, (), 1)], partition)
     made = Session(client, topic, topic_id, request.param)
-    told = made.fetch(dict.fromkeys(range(PARTITIONS), 0))
+    fetched = made.fetch(dict.fromkeys(range(PARTITIONS), 0))
     assert made.id > 0
-    assert sorted(told) == list(range(PARTITIONS))
-    told = made.fetch(dict.fromkeys(range(PARTITIONS), 1))
-    assert told == {}
+    assert sorted(fetched) == list(range(PARTITIONS))
+    fetched = made.fetch(dict.fromkeys(range(PARTITIONS), 1))
+    assert fetched == {}
     return made
 
 
@@ -96,12 +96,12 @@ def produce(session: Session, partition: int, value: bytes = b"new") -> None:
     session.client.produce(session.topic, [(None, value, (), 1)], partition)
 
 
-def test_only_partitions_with_news_are_told(session: Session) -> None:
+def test_only_partitions_with_news_are_reported(session: Session) -> None:
     assert session.fetch() == {}
     produce(session, 2)
-    told = session.fetch()
-    assert list(told) == [2]
-    assert values(read_batches(told[2].records)) == [b"new"]
+    fetched = session.fetch()
+    assert list(fetched) == [2]
+    assert values(read_batches(fetched[2].records)) == [b"new"]
     assert session.fetch({2: 2}) == {}
 
 
@@ -137,9 +137,9 @@ def test_a_new_start_offset_is_news(session: Session) -> None:
     partitions = [{"partition_index": 1, "offset": 1}]
     topics = [{"name": session.topic, "partitions": partitions}]
     session.client.call(Api.DELETE_RECORDS, topics=topics, timeout_ms=10_000)
-    told = session.fetch()
-    assert list(told) == [1]
-    assert (told[1].log_start_offset, bytes(told[1].records)) == (1, b"")
+    fetched = session.fetch()
+    assert list(fetched) == [1]
+    assert (fetched[1].log_start_offset, bytes(fetched[1].records)) == (1, b"")
 
 
 def test_partitions_are_forgotten_and_added_again(session: Session) -> None:
@@ -168,8 +168,8 @@ def test_what_a_client_asks_otherwise_is_looked_at_anew_though_nothing_has_happe
 def test_errors_are_told_until_they_are_over(session: Session) -> None:
     assert session.fetch({1: 99})[1].error_code == OFFSET_OUT_OF_RANGE
     assert session.fetch()[1].error_code == OFFSET_OUT_OF_RANGE
-    told = session.fetch({1: 1})
-    assert (told[1].error_code, told[1].high_watermark) == (0, 1)
+    fetched = session.fetch({1: 1})
+    assert (fetched[1].error_code, fetched[1].high_watermark) == (0, 1)
     assert session.fetch() == {}
 
 
@@ -179,8 +179,8 @@ def test_partitions_with_data_take_turns_under_a_limit(session: Session) -> None
         produce(session, partition, bytes(1000))
     read: list[int] = []
     for _ in range(PARTITIONS):
-        told = session.fetch(max_bytes=1100)
-        read += [index for index, each in told.items() if len(bytes(each.records))]
+        fetched = session.fetch(max_bytes=1100)
+        read += [index for index, each in fetched.items() if len(bytes(each.records))]
     assert sorted(read) == list(range(PARTITIONS))
 
 
@@ -207,8 +207,8 @@ def test_a_session_is_closed_by_the_final_epoch(session: Session) -> None:
 def test_a_full_fetch_closes_the_old_session_and_opens_a_new_one(session: Session) -> None:
     old_id, old_epoch = session.id, session.epoch
     session.epoch = FULL
-    told = session.fetch({0: 0, 1: 0})
-    assert sorted(told) == [0, 1]
+    fetched = session.fetch({0: 0, 1: 0})
+    assert sorted(fetched) == [0, 1]
     assert session.id not in (0, old_id)
     answer = session.ask({}, session_id=old_id, session_epoch=old_epoch)
     assert answer.error_code == FETCH_SESSION_ID_NOT_FOUND

@@ -151,10 +151,10 @@ def test_a_session_tells_where_logs_part_and_what_it_told_before(
 
     session = fetch(0, 0, 6, epochs[2]).session_id
     assert fetch(session, 1, 6, epochs[2]).responses == []
-    told = fetch(session, 2, 6, epochs[1]).responses[0].partitions[0]
-    assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (epochs[1], 4)
-    told = fetch(session, 3, 6, epochs[2]).responses[0].partitions[0]
-    assert (told.high_watermark, bytes(told.records)) == (6, b"")
+    fetched = fetch(session, 2, 6, epochs[1]).responses[0].partitions[0]
+    assert (fetched.diverging_epoch.epoch, fetched.diverging_epoch.end_offset) == (epochs[1], 4)
+    fetched = fetch(session, 3, 6, epochs[2]).responses[0].partitions[0]
+    assert (fetched.high_watermark, bytes(fetched.records)) == (6, b"")
     assert fetch(session, 4, 6, epochs[2]).responses == []
 
 

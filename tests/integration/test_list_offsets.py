@@ -113,7 +113,7 @@ def test_a_partition_asked_for_twice_is_an_invalid_request(client: RawClient, fi
     assert codes == {0: INVALID_REQUEST, 1: 0}
 
 
-def test_unknown_partitions_are_told(client: RawClient, filled: str) -> None:
+def test_unknown_partitions_are_reported(client: RawClient, filled: str) -> None:
     for topic, partition in (("nobody", 0), (filled, 9)):
         found = client.list_offset(topic, LATEST, partition)
         assert (found.error_code, found.offset) == (UNKNOWN_TOPIC_OR_PARTITION, -1)

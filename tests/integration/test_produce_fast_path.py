@@ -33,9 +33,12 @@ def test_later_requests_are_answered_as_the_first(
         partition = number % 2
         body = produce_body({named: {partition: batch(b"%d" % number)}}, acks)
         answer = client.call(Api.PRODUCE, version, **body)  # kio parses the response too
-        (told,) = answer.responses[0].partition_responses
-        assert (told.index, told.error_code) == (partition, 0)
-        assert (told.base_offset, told.log_append_time_ms) == (number // 2, -1)
+        (partition_response,) = answer.responses[0].partition_responses
+        assert (partition_response.index, partition_response.error_code) == (partition, 0)
+        assert (partition_response.base_offset, partition_response.log_append_time_ms) == (
+            number // 2,
+            -1,
+        )
     assert values(client.records(topic, 0, 0)) == [b"0", b"2"]
     assert values(client.records(topic, 0, 1)) == [b"1", b"3"]
 

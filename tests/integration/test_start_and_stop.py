@@ -43,7 +43,7 @@ def own_broker() -> Iterator[BrokerProcess]:
 # ----------------------------------------------------------------------------------- refusals
 
 
-def test_a_port_in_use_is_told_in_one_sentence() -> None:
+def test_a_port_in_use_is_reported_in_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refusal(BrokerProcess(port=port))
@@ -51,7 +51,7 @@ def test_a_port_in_use_is_told_in_one_sentence() -> None:
     assert "in use" in said
 
 
-def test_a_directory_in_use_is_told_in_one_sentence(own_broker: BrokerProcess) -> None:
+def test_a_directory_in_use_is_reported_in_one_sentence(own_broker: BrokerProcess) -> None:
     said = refusal(BrokerProcess(own_broker.data_dir))
     assert str(own_broker.data_dir) in said
     assert "another broker" in said
@@ -59,7 +59,7 @@ def test_a_directory_in_use_is_told_in_one_sentence(own_broker: BrokerProcess) -
         client.create_topic("still-served")
 
 
-def test_an_unwritable_directory_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported_in_one_sentence(tmp_path: Path) -> None:
     """A file in place of the directory is something that even root cannot write to."""
     in_the_way = tmp_path / "file"
     in_the_way.touch()
@@ -69,7 +69,7 @@ def test_an_unwritable_directory_is_told_in_one_sentence(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every directory")
-def test_a_read_only_directory_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_read_only_directory_is_reported_in_one_sentence(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     said = refusal(BrokerProcess(tmp_path))
     assert "cannot be written" in said
@@ -86,13 +86,13 @@ def test_a_read_only_directory_is_told_in_one_sentence(tmp_path: Path) -> None:
         ("auto.create.topics.enable", "perhaps"),
     ],
 )
-def test_a_wrong_value_is_told_in_one_sentence(name: str, value: str) -> None:
+def test_a_wrong_value_is_reported_in_one_sentence(name: str, value: str) -> None:
     said = refusal(BrokerProcess(overrides={name: value}))
     assert name in said
     assert value in said
 
 
-def test_a_directory_of_another_node_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_directory_of_another_node_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data"):
         pass
     said = refusal(BrokerProcess(tmp_path / "data", overrides={"node.id": "7"}))

@@ -27,8 +27,8 @@ def planner(topic: Topic, **options: str) -> TopicStreamReader:
 
 def latest(reader: TopicStreamReader, start: dict[str, Any]) -> dict[str, Any]:
     """Return the latest offsets after a round trip through JSON, as Spark stores them."""
-    told: dict[str, Any] = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
-    return told
+    offsets: dict[str, Any] = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
+    return offsets
 
 
 def planned(

@@ -233,8 +233,8 @@ def test_the_reset_tool_sets_where_the_next_run_begins(shop: Shop, tmp_path: Pat
         reset_tool(shop, tmp_path, *arguments)
     running.stop()
 
-    told = reset_tool(shop, tmp_path, *arguments, "--to-offset", "1", "--dry-run").output
-    assert "Topic: tool-words Partition: 0 Offset: 1" in told
+    reported = reset_tool(shop, tmp_path, *arguments, "--to-offset", "1", "--dry-run").output
+    assert "Topic: tool-words Partition: 0 Offset: 1" in reported
     assert (tmp_path / "tool" / "tool-counts").exists(), "a dry run changes nothing"
 
     reset_tool(shop, tmp_path, *arguments, "--to-offset", "1")
@@ -246,9 +246,9 @@ def test_the_reset_tool_sets_where_the_next_run_begins(shop: Shop, tmp_path: Pat
 
 
 def test_the_reset_tool_says_what_it_cannot_do(shop: Shop, tmp_path: Path) -> None:
-    told = reset_tool(shop, tmp_path, "--application-id", "x", "--input-topics", "not-there")
-    assert told.return_value == 1
-    assert "Following topics are not found, skipping them\nTopic: not-there" in told.output
+    reported = reset_tool(shop, tmp_path, "--application-id", "x", "--input-topics", "not-there")
+    assert reported.return_value == 1
+    assert "Following topics are not found, skipping them\nTopic: not-there" in reported.output
     with pytest.raises(
         UserError, match=r"t is not an internal topic of x\. Its internal topics: none"
     ):

@@ -215,5 +215,10 @@ def test_the_telling_versions_of_an_api_have_every_field(api_key: int) -> None:
             for nested in codec._nested(schema.message_struct(api_key, version, kind))
         }
         for name in names:
-            told = codec._fields(api_key, kind, name, codec._versions_with_all_fields(api_key))
-            assert told.keys() == codec._all_fields(api_key, kind, name).keys(), (kind, name)
+            decoded_fields = codec._fields(
+                api_key, kind, name, codec._versions_with_all_fields(api_key)
+            )
+            assert decoded_fields.keys() == codec._all_fields(api_key, kind, name).keys(), (
+                kind,
+                name,
+            )

@@ -117,7 +117,7 @@ def _log_missing_plugins() -> None:
 
 def _run(herder: Any, begin: Callable[[Any], None]) -> int:
     """Run a worker until SIGINT or SIGTERM arrives, and return the exit code."""
-    from ottla.connect.rest_server import RestServer
+    from ottla.connect.rest.server import RestServer
 
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: herder.request_stop())

@@ -15,7 +15,7 @@ source_task, sink_task     running tasks; `task_thread` restarts a failed one
 worker       the tasks of one process; `session` holds its Spark session
 herder       operations that REST calls; `standalone` and `distributed/` implement them
 offsets      state file of a standalone worker: `offset.storage.file.filename`
-rest, rest_…, rest_server  Kafka Connect's REST API
+rest/        Kafka Connect's REST API
 tables       records as Arrow columns
 schema_registry, registry_converter, avro_converter, json_schema_converter
 frames       sources that are streaming DataFrames

@@ -160,7 +160,7 @@ class SinkTask(ABC):
             NotInColumns: The records must be written one by one; they are passed to `put`. Raise it
                 before anything is written.
         """
-        raise NotInColumns("records are taken one by one")
+        raise NotInColumns("the task accepts only single records")
 
     @abstractmethod
     def end(self) -> None:

@@ -54,7 +54,7 @@ class AvroConverter(RegistryConverter):
                 written, self._parsed.get(text), value_to_avro(schema, value)
             )
         except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
-            raise DataError(f"a value is not what its Avro schema says: {error}") from None
+            raise DataError(f"a value does not match its Avro schema: {error}") from None
         return written.getvalue()
 
     def read(self, text: str, payload: bytes) -> tuple[Schema | None, Any]:
@@ -66,9 +66,9 @@ class AvroConverter(RegistryConverter):
             )
         except Exception as error:
             # fastavro raises many exception types on malformed bytes.
-            raise DataError(f"bytes are not what their Avro schema says: {error}") from None
+            raise DataError(f"the bytes do not match their Avro schema: {error}") from None
         if source.read(1):
-            raise DataError("bytes go on after the value that their Avro schema describes")
+            raise DataError("bytes follow the value that the Avro schema describes")
         return schema, value_from_avro(schema, value)
 
 
@@ -76,11 +76,11 @@ def _parse(text: str) -> Any:
     try:
         return fastavro.parse_schema(json.loads(text))
     except (SchemaParseException, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"a schema cannot be Avro's: {error}") from None
+        raise DataError(f"a schema is not valid Avro: {error}") from None
 
 
 def _connect_schema(text: str) -> Schema:
     try:
         return from_avro(json.loads(text))
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"a schema is not Avro's: {error}") from None
+        raise DataError(f"a schema is not valid Avro: {error}") from None

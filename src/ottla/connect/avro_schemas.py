@@ -177,7 +177,7 @@ class _SchemaReader:
 
     def schema(self, avro: Any, space: str = "", depth: int = 0) -> Schema:
         if depth > MAX_DEPTH:
-            raise DataError(f"a schema is nested more than {MAX_DEPTH} deep, or in itself")
+            raise DataError(f"a schema is recursive, or nested more than {MAX_DEPTH} levels deep")
         if isinstance(avro, list):
             return self._union(avro, space, depth)
         if isinstance(avro, str):
@@ -185,14 +185,14 @@ class _SchemaReader:
                 return Schema(_READ[avro])
             return self._named(avro, space)
         if not isinstance(avro, Mapping):
-            raise DataError("an Avro schema must be a text, an array or an object")
+            raise DataError("an Avro schema must be a string, an array or an object")
         return self._object(avro, space, depth)
 
     def _named(self, name: str, space: str) -> Schema:
         for full in (f"{space}.{name}", name):
             if full in self._known:
                 return self._known[full]
-        raise DataError(f"there is no Avro type {name}, or it is inside itself")
+        raise DataError(f"the Avro type {name} does not exist, or is recursive")
 
     def _object(self, avro: Mapping[str, Any], space: str, depth: int) -> Schema:
         kind = avro.get("type")
@@ -235,7 +235,7 @@ class _SchemaReader:
             return Schema(Type.ARRAY, value_schema=items)
         keys, values = items.field("key"), items.field("value")
         if keys is None or values is None:
-            raise DataError("a MapEntry needs the fields key and value")
+            raise DataError("a MapEntry must have the fields key and value")
         return Schema(Type.MAP, key_schema=keys.schema, value_schema=values.schema)
 
     def _record(self, avro: Mapping[str, Any], space: str, depth: int) -> Schema:
@@ -260,7 +260,7 @@ class _SchemaReader:
         rest = [each for each in branches if each != "null"]
         is_optional = len(rest) < len(branches)
         if not rest:
-            raise DataError("a union of null alone is no schema")
+            raise DataError("a union must have a type other than null")
         if len(rest) == 1:
             found = self.schema(rest[0], space, depth + 1)
             return found.as_optional() if is_optional else found
@@ -378,4 +378,4 @@ def _from_branch(schema: Schema, value: Any) -> dict[str, Any]:
             continue
         made[each.name] = plain
         return made
-    raise DataError("a value is none of its union's branches")
+    raise DataError("a value matches no branch of its union")

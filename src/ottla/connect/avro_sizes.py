@@ -55,7 +55,7 @@ class _Measure:
     def _many(self, items: Any, space: str) -> Size:
         inner = self.of(items, space)
         if inner.has_hollow:
-            raise DataError("a schema has an array or a map of items that take no bytes")
+            raise DataError("a schema has an array or a map whose items occupy no bytes")
         return _bounded([inner], has_bytes=True)
 
     def _record(self, avro: Mapping[str, Any], space: str) -> Size:
@@ -72,7 +72,7 @@ class _Measure:
 def _bounded(parts: list[Size], *, has_bytes: bool) -> Size:
     nodes = 1 + sum(each.nodes for each in parts)
     if nodes > MAX_NODES:
-        raise DataError(f"a schema has more than {MAX_NODES} types, with all that names stand for")
+        raise DataError(f"a schema has more than {MAX_NODES} types after all names are resolved")
     return Size(nodes, has_bytes, not has_bytes or any(each.has_hollow for each in parts))
 
 

@@ -34,7 +34,7 @@ def can_transform(chain: Chain) -> bool:
 def transformed(chain: Chain, columns: Columns) -> Columns | None:
     """Return the transformed columns, or None if the chain drops all records."""
     if not can_transform(chain):
-        raise NotInColumns("a transform must see each record")
+        raise NotInColumns("a transform works on single records")
     record = columns.record
     for step in chain.steps:
         _check_nulls(record)
@@ -69,7 +69,7 @@ def to_table(conversion: Conversion, columns: Columns) -> TopicTable:
 
     record = columns.record
     if record.partition is not None:
-        raise NotInColumns("records name their partitions")
+        raise NotInColumns("records specify their partitions")
     made = {}
     if record.key is not None or record.key_schema is not None:
         made["key"] = _written(conversion.key, record.key_schema, record.key, columns)
@@ -77,12 +77,12 @@ def to_table(conversion: Conversion, columns: Columns) -> TopicTable:
     for each in made.values():
         longest = pc.max(pc.binary_length(each)).as_py()
         if longest is not None and longest >= LARGE_BYTES:
-            raise NotInColumns("a record is large")
+            raise NotInColumns("a large record may exceed the maximum size")
     times: Any = record.timestamp_ms
     if isinstance(times, Column):
         times = times.array(None)
         if times.null_count:
-            raise NotInColumns("some records have no time")
+            raise NotInColumns("some records have no timestamp")
         made["timestamp"] = times.cast(pa.timestamp("ms", tz="UTC"))
     return TopicTable(record.topic, pa.table(made))
 

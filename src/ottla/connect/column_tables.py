@@ -39,10 +39,10 @@ def untyped_table(columns: Columns, gone: Sequence[str] = ()) -> Any:
     fields = {name: each for name, each in columns.fields().items() if name not in gone}
     kept = {name: each for name, each in fields.items() if not is_empty(each.type)}
     if not kept:
-        raise NotInColumns("nothing is known of any field")
+        raise NotInColumns("all fields are null, so their types are unknown")
     has_some = reduce(pc.or_, [pc.is_valid(each) for each in fields.values()])
     if not pc.all(has_some).as_py():
-        raise NotInColumns("a value may have no fields at all")
+        raise NotInColumns("a value may have no fields")
     return pa.table(kept)
 
 

@@ -92,9 +92,9 @@ def _check_unambiguous(array: Any) -> None:
     import pyarrow.compute as pc
 
     if pa.types.is_nested(array.type):
-        raise NotInColumns("without a schema fields may be missing or null")
+        raise NotInColumns("without a schema, a field may be missing or null")
     if pa.types.is_floating(array.type) and pc.any(pc.equal(pc.floor(array), array)).as_py():
-        raise NotInColumns("without a schema numbers may be integers or not")
+        raise NotInColumns("without a schema, a number may be an integer or a float")
 
 
 _PLAIN = frozenset(Type) - {Type.ARRAY, Type.MAP, Type.STRUCT}
@@ -141,10 +141,10 @@ def column_of(array: Any, schema: Schema | None, *, is_split: bool = True) -> An
     if array.null_count and schema is not None and not schema.optional:
         raise NotInColumns("a value must not be null")
     if array.null_count and schema is not None and schema.default is not None:
-        raise NotInColumns("a default stands for null")
+        raise NotInColumns("null is replaced by a default")
     if not pa.types.is_struct(array.type):
         if is_split and pa.types.is_map(array.type):
-            raise NotInColumns("a map has fields of its own in each record")
+            raise NotInColumns("the fields of a map differ between records")
         return Column(array, schema)
     if array.null_count:
         raise NotInColumns("a struct is null")
@@ -173,7 +173,7 @@ def _inner(schema: Schema, name: str) -> Schema:
 def check_not_null(value: Any) -> None:
     """Raise NotInColumns unless every record has a value."""
     if value is None or (isinstance(value, Column) and value.has_nulls()):
-        raise NotInColumns("some records have a value, and some have none")
+        raise NotInColumns("only some records have a value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class Columns:
         if schema is None:
             return {name: self.array(None, each) for name, each in value.items()}
         if value.keys() != {each.name for each in schema.fields}:
-            raise NotInColumns("values have other fields than their schema")
+            raise NotInColumns("the fields of the values differ from the schema")
         return {each.name: self.array(each.schema, value[each.name]) for each in schema.fields}
 
     def array(self, schema: Schema | None, value: Any) -> Any:

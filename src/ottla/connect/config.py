@@ -43,38 +43,45 @@ HIGH = Importance.HIGH
 
 COMMON = Definition(
     [
-        key("name", STRING, None, "The connector's name, its own in the worker.", NonEmpty(), HIGH),
-        key("connector.class", STRING, None, "Which connector it is.", NonEmpty(), HIGH),
-        key("tasks.max", INT, 1, "The most tasks that it may have.", AtLeast(1), HIGH),
-        key("key.converter", STRING, None, "How keys become bytes; else as the worker's."),
-        key("value.converter", STRING, None, "How values become bytes; else as the worker's."),
-        key("header.converter", STRING, None, "How headers become bytes; else as the worker's."),
-        key("transforms", LIST, [], "Names of transforms, in their order."),
-        key("predicates", LIST, [], "Names of predicates."),
-        key("errors.retry.timeout", LONG, 0, "How long what may pass is tried again; -1: always.",
+        key("name", STRING, None, "Name of the connector, unique in the Connect cluster.",
+            NonEmpty(), HIGH),
+        key("connector.class", STRING, None, "Class of the connector, by name.", NonEmpty(), HIGH),
+        key("tasks.max", INT, 1, "Maximum number of tasks.", AtLeast(1), HIGH),
+        key("key.converter", STRING, None, "Converter of keys. The worker's if not set."),
+        key("value.converter", STRING, None, "Converter of values. The worker's if not set."),
+        key("header.converter", STRING, None, "Converter of headers. The worker's if not set."),
+        key("transforms", LIST, [],
+            "Names of the transforms, in the order in which they are applied."),
+        key("predicates", LIST, [], "Names of the predicates that transforms refer to."),
+        key("errors.retry.timeout", LONG, 0,
+            "Time for which a failed operation is retried, in milliseconds; -1 for no limit.",
             AtLeast(-1)),
-        key("errors.retry.delay.max.ms", LONG, 60_000, "The longest pause between tries.",
-            AtLeast(1)),
-        key("errors.tolerance", STRING, "none", "all: a record that fails does not stop the rest.",
+        key("errors.retry.delay.max.ms", LONG, 60_000,
+            "Maximum time between retries, in milliseconds.", AtLeast(1)),
+        key("errors.tolerance", STRING, "none",
+            "Whether a failed record stops the task (none) or is skipped (all).",
             OneOf(("none", "all"))),
-        key("errors.log.enable", BOOLEAN, False, "Whether each tolerated error is logged."),
-        key("errors.log.include.messages", BOOLEAN, False, "Whether with the record's contents."),
+        key("errors.log.enable", BOOLEAN, False, "Whether to log each tolerated error."),
+        key("errors.log.include.messages", BOOLEAN, False,
+            "Whether logged errors include the record's key and value."),
     ],
     required=["name", "connector.class"],
 )  # fmt: skip
 SOURCE = Definition([
-    key("exactly.once.support", STRING, "requested", "Sources are exactly-once either way.",
+    key("exactly.once.support", STRING, "requested",
+        "Accepted for compatibility; sources always write exactly once.",
         OneOf(("requested", "required"), ignore_case=True)),
     GROUPS_KEY,
 ])  # fmt: skip
 SINK = Definition([
     key("topics", LIST, [], "Topics to read.", None, HIGH),
-    key("topics.regex", STRING, "", "A pattern for the topics to read.", None, HIGH),
-    key("errors.deadletterqueue.topic.name", STRING, "", "Where records go that failed."),
+    key("topics.regex", STRING, "", "Regular expression of the topics to read.", None, HIGH),
+    key("errors.deadletterqueue.topic.name", STRING, "",
+        "Topic for records that failed; empty to discard them."),
     key("errors.deadletterqueue.topic.replication.factor", ConfigType.SHORT, 3,
-        "Of that topic, if it must be made."),
+        "Replication factor of the dead letter queue when it is created."),
     key("errors.deadletterqueue.context.headers.enable", BOOLEAN, False,
-        "Whether headers say what failed, and why."),
+        "Whether headers describe where and why a record failed."),
 ])  # fmt: skip
 CONVERTER_KEYS = ("key.converter", "value.converter", "header.converter")
 FREE_PREFIXES = ("producer.override.", "consumer.override.", "admin.override.")
@@ -112,7 +119,7 @@ class Validation:
         for _, each in self.groups:
             known = known + each
         return [
-            f"There is no property {name}"
+            f"Property {name} does not exist"
             + (f"; did you mean {near}?" if (near := known.table.nearest(name)) else ".")
             for name in self.given
             if not known.knows(name) and not name.startswith(FREE_PREFIXES)
@@ -242,14 +249,18 @@ class _Validator:
         topics = self.given.get("topics", "").strip()
         regex = self.given.get("topics.regex", "").strip()
         if bool(topics) == bool(regex):
-            message = "are exclusive: set one of them" if topics else "are both missing: set one"
+            message = (
+                "exclude each other; set only one of them"
+                if topics
+                else "are both missing; set one of them"
+            )
             for name in ("topics", "topics.regex"):
                 self.validation.fail(name, f"The properties topics and topics.regex {message}.")
         queue = self.given.get("errors.deadletterqueue.topic.name", "").strip()
         if queue and queue in [each.strip() for each in topics.split(",")]:
             self.validation.fail(
                 "errors.deadletterqueue.topic.name",
-                f"The dead letter queue {queue} is one of the topics that are read.",
+                f"The dead letter queue {queue} must not be one of the topics that the sink reads.",
             )
 
     @property
@@ -278,7 +289,7 @@ class _Validator:
         fallback = "SimpleHeaderConverter" if name == "header.converter" else ""
         class_name = source.get(name) or fallback
         if not class_name:
-            self.validation.fail(name, f"Neither the connector nor the worker has {name}.")
+            self.validation.fail(name, f"{name} is set neither in the connector nor in the worker.")
             return None
         try:
             found = converter_class(class_name)
@@ -342,7 +353,7 @@ class _Validator:
             if not self.validation.failed_under(f"predicates.{wanted}."):
                 self.validation.fail(
                     f"{prefix}predicate",
-                    f"{prefix}predicate names {wanted}, which predicates does not list.",
+                    f"{prefix}predicate is {wanted}, which the property predicates does not list.",
                 )
             return None
         return TransformStep(transform, self._predicates.get(wanted), settings["negate"])
@@ -363,10 +374,14 @@ class _Validator:
             return None
 
 
-_TYPE = Definition([key("type", STRING, None, "Its class.", NonEmpty())], required=["type"])
+_TYPE = Definition(
+    [key("type", STRING, None, "Class of the transform or predicate, by name.", NonEmpty())],
+    required=["type"],
+)
 _STEP = _TYPE + Definition([
-    key("predicate", STRING, "", "Only records that this predicate holds for."),
-    key("negate", BOOLEAN, False, "Only records that it does not hold for."),
+    key("predicate", STRING, "", "Predicate that selects the records to transform."),
+    key("negate", BOOLEAN, False,
+        "Whether to transform the records that the predicate does not select."),
 ])  # fmt: skip
 
 

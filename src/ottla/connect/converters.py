@@ -89,7 +89,7 @@ class Converter(ABC):
             value: The values.
             columns: The batch that they belong to.
         """
-        raise NotInColumns(f"{type(self).__name__} writes one value at a time")
+        raise NotInColumns(f"{type(self).__name__} converts single values")
 
     def to_columns(self, topic: str, data: Any) -> tuple[Schema | None, Any]:
         """Return the schema and the values in an array of bytes. Nulls stay null.
@@ -100,12 +100,12 @@ class Converter(ABC):
             topic: Topic of the records.
             data: Arrow array of bytes.
         """
-        raise NotInColumns(f"{type(self).__name__} reads one value at a time")
+        raise NotInColumns(f"{type(self).__name__} converts single values")
 
 
 class StringConverter(Converter):
     definition = Definition([
-        key("converter.encoding", ConfigType.STRING, "UTF-8", "How text becomes bytes."),
+        key("converter.encoding", ConfigType.STRING, "UTF-8", "Character encoding of strings."),
     ])  # fmt: skip
 
     def __init__(self, settings: Settings, *, is_key: bool = False) -> None:
@@ -123,7 +123,7 @@ class StringConverter(Converter):
         try:
             return text.encode(self._encoding)
         except UnicodeEncodeError as error:
-            raise DataError(f"a text cannot be written in {self._encoding}: {error}") from None
+            raise DataError(f"a string cannot be encoded as {self._encoding}: {error}") from None
 
     def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
         if data is None:
@@ -131,21 +131,21 @@ class StringConverter(Converter):
         try:
             return OPTIONAL_STRING, data.decode(self._encoding)
         except UnicodeDecodeError as error:
-            raise DataError(f"bytes are no text in {self._encoding}: {error}") from None
+            raise DataError(f"bytes cannot be decoded as {self._encoding}: {error}") from None
 
     def from_columns(self, schema: Schema | None, value: Any, columns: Columns) -> Any:
         import pyarrow as pa
 
         array = columns.array(schema, value)
         if not self._is_utf8() or not pa.types.is_string(array.type):
-            raise NotInColumns("not texts in UTF-8")
+            raise NotInColumns("not UTF-8 strings")
         return array.cast(pa.binary())
 
     def to_columns(self, topic: str, data: Any) -> tuple[Schema | None, Any]:
         import pyarrow as pa
 
         if not self._is_utf8():
-            raise NotInColumns("not texts in UTF-8")
+            raise NotInColumns("not UTF-8 strings")
         return OPTIONAL_STRING, data.cast(pa.string())
 
     def _is_utf8(self) -> bool:
@@ -155,11 +155,11 @@ class StringConverter(Converter):
 class ByteArrayConverter(Converter):
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         if schema is not None and schema.type is not Type.BYTES:
-            raise DataError(f"ByteArrayConverter takes bytes, not {schema.type.value}")
+            raise DataError(f"ByteArrayConverter accepts bytes, not {schema.type.value}")
         if value is None:
             return None
         if not isinstance(value, bytes | bytearray | memoryview):
-            raise DataError(f"ByteArrayConverter takes bytes, not {type(value).__name__}")
+            raise DataError(f"ByteArrayConverter accepts bytes, not {type(value).__name__}")
         return bytes(value)
 
     def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
@@ -186,16 +186,16 @@ class NumberConverter(Converter):
             return None
         if schema is not None and schema.type is not self.type:
             raise DataError(
-                f"{type(self).__name__} takes {self.type.value}, not {schema.type.value}"
+                f"{type(self).__name__} accepts {self.type.value}, not {schema.type.value}"
             )
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise DataError(
-                f"{type(self).__name__} takes {self.type.value}, not {type(value).__name__}"
+                f"{type(self).__name__} accepts {self.type.value}, not {type(value).__name__}"
             )
         try:
             return struct.pack(self.format, value)
         except (struct.error, OverflowError):
-            raise DataError(f"{value} is no {self.type.value}") from None
+            raise DataError(f"{value} is out of range for {self.type.value}") from None
 
     def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
         schema = Schema(self.type, optional=True)
@@ -205,9 +205,7 @@ class NumberConverter(Converter):
             return schema, struct.unpack(self.format, data)[0]
         except struct.error:
             size = struct.calcsize(self.format)
-            raise DataError(
-                f"{self.type.value} takes {size} bytes, and there are {len(data)}"
-            ) from None
+            raise DataError(f"{self.type.value} must have {size} bytes, not {len(data)}") from None
 
 
 class ShortConverter(NumberConverter):
@@ -235,7 +233,7 @@ class BooleanConverter(Converter):
         if value is None:
             return None
         if not isinstance(value, bool):
-            raise DataError(f"BooleanConverter takes boolean, not {type(value).__name__}")
+            raise DataError(f"BooleanConverter accepts boolean, not {type(value).__name__}")
         return b"\x01" if value else b"\x00"
 
     def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
@@ -243,7 +241,7 @@ class BooleanConverter(Converter):
         if data is None:
             return schema, None
         if data not in (b"\x00", b"\x01"):
-            raise DataError("a boolean is one byte, 0 or 1")
+            raise DataError("a boolean must be one byte, 0 or 1")
         return schema, data == b"\x01"
 
 

@@ -216,7 +216,7 @@ def from_ms(ms: int) -> datetime.datetime:
     try:
         return EPOCH + ms * _MS
     except OverflowError:
-        raise DataError(f"{ms} ms is no time between the years 1 and 9999") from None
+        raise DataError(f"{ms} ms is not a time between the years 1 and 9999") from None
 
 
 def encode_logical(schema: Schema | None, value: Any) -> Any:
@@ -253,15 +253,15 @@ def scale_of(schema: Schema) -> int:
     try:
         return int(schema.parameters["scale"])
     except (KeyError, ValueError):
-        raise DataError("a Decimal schema needs a number as its parameter scale") from None
+        raise DataError("a Decimal schema must have the parameter scale, an integer") from None
 
 
 def unscaled_bytes(value: decimal.Decimal, scale: int) -> bytes:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise DataError(f"{value} is no decimal number")
+        raise DataError(f"{value} is not a decimal number")
     if -exponent > scale:
-        raise DataError(f"{value} has more than {scale} digits after the point")
+        raise DataError(f"{value} has more than {scale} digits after the decimal point")
     number: int = int("".join(map(str, digits)) or "0") * 10 ** (scale + exponent)
     number = -number if sign else number
     # The shortest two's complement, as Java's BigInteger.toByteArray writes it.
@@ -295,7 +295,7 @@ def infer_whole(value: Any) -> Schema:
     if isinstance(value, list | tuple):
         kinds = [infer_whole(each).as_optional() for each in value if each is not None]
         if any(kind != kinds[0] for kind in kinds):
-            raise DataError("the items of an array have no type in common")
+            raise DataError("the items of an array have no common type")
         return Schema(Type.ARRAY, value_schema=kinds[0] if kinds else OPTIONAL_STRING)
     if isinstance(value, decimal.Decimal):
         exponent = value.as_tuple().exponent

@@ -32,12 +32,14 @@ def is_envelope(schema: Schema | None, value: Any) -> bool:
 def unwrap(schema: Schema | None, value: dict[str, Any]) -> Unwrapped:
     op = value["op"]
     if op not in OPERATIONS:
-        raise DataError(f"an envelope has the operation {op!r}; there are {', '.join(OPERATIONS)}")
+        raise DataError(
+            f"an envelope has the unknown operation {op!r}; known are {', '.join(OPERATIONS)}"
+        )
     side = "before" if op == "d" else "after"
     found = schema.field(side) if schema is not None else None
     row = value[side]
     if row is None and op not in ("t", "d"):
-        raise DataError(f"an envelope of the operation {op} has nothing in {side}")
+        raise DataError(f"an envelope with the operation {op} has no {side}")
     return Unwrapped(op, found.schema if found is not None else None, row)
 
 

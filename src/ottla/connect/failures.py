@@ -21,7 +21,7 @@ def reason_of(text: str) -> str:
             name = last[1]
             plain = name in ("UserError", "InvalidConfig", "InvalidConnector")
             return (message if plain and message else f"{name}: {message}")[:MAX_CHARS]
-    return _until_java(text.strip())[:MAX_CHARS] or "it ended without a reason"
+    return _until_java(text.strip())[:MAX_CHARS] or "no error details"
 
 
 def _until_java(text: str) -> str:

@@ -66,9 +66,10 @@ _STRING = ConfigType.STRING
 
 FRAME = Definition(
     [
-        key("topic", _STRING, "", "Where rows go that name no topic.", None, Importance.HIGH),
-        key("checkpoint.location", _STRING, None, "A folder for what it takes to resume.",
-            NonEmpty(), Importance.HIGH),
+        key("topic", _STRING, "", "Topic of rows without a column topic.", None, Importance.HIGH),
+        key("checkpoint.location", _STRING, None,
+            "Directory for Spark's checkpoint and for rows that are not in topics yet.", NonEmpty(),
+            Importance.HIGH),
     ],
     required=["checkpoint.location"],
 )  # fmt: skip
@@ -94,7 +95,7 @@ class FrameSource(SourceConnector):
         wanted = {"checkpoint.location": self.settings["checkpoint.location"]}
         numbers = [offset.get("batch"), offset.get("rows")]
         if partition != wanted or not all(isinstance(each, int) and each >= 0 for each in numbers):
-            raise ValueError('an offset of this source is {"batch": …, "rows": …}')
+            raise ValueError('the source offset must have the form {"batch": …, "rows": …}')
 
 
 class FrameTask(SourceTask):
@@ -123,11 +124,11 @@ class FrameTask(SourceTask):
         try:
             self._spool(0).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            reason = (error.strerror or "it cannot be made").lower()
+            reason = (error.strerror or "it cannot be created").lower()
             raise UserError(f"Cannot use {self._location}: {reason}.") from error
         frame = self._connector.frame(spark_session())
         if not getattr(frame, "isStreaming", False):
-            raise UserError("the source must be a streaming DataFrame, of spark.readStream")
+            raise UserError("The DataFrame must be streaming; create it with spark.readStream.")
         self._query = (
             frame.writeStream.foreachBatch(self._write_spool)
             .option("checkpointLocation", self._checkpoint.absolute().as_uri())
@@ -150,7 +151,7 @@ class FrameTask(SourceTask):
             if not self._query.isActive:
                 error = self._query.exception()
                 message = (
-                    self._connector.error_message(error) if error else "Spark's query has ended"
+                    self._connector.error_message(error) if error else "The Spark query has ended."
                 )
                 raise UserError(message)
             if time.monotonic() >= until:
@@ -211,9 +212,9 @@ def _records(batch: Any, topic: str) -> list[Record]:
 def _columns(batch: Any, topic: str) -> Columns:
     """Return the columns of a frame whose columns are the fields of the value."""
     if not has_columns() or batch.num_rows < MANY_RECORDS:
-        raise NotInColumns("not so many")
+        raise NotInColumns("the batch is small")
     if "value" in batch.schema.names or not topic:
-        raise NotInColumns("a column for each part of a record")
+        raise NotInColumns("the columns are the parts of a record, not fields of its value")
     schema = connect_schema(batch.schema)
     value = column_of(batch.to_struct_array(), schema)
     return Columns(Record(topic, value, schema), batch.num_rows)

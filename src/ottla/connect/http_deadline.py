@@ -68,4 +68,4 @@ def _second(opened: socket.socket) -> socket.socket:
 
 def timeout_message(timeout_s: float) -> str:
     """Return the error message for a request that exceeded its deadline."""
-    return f"it did not answer in {timeout_s * 1000:.0f} ms"
+    return f"no response within {timeout_s * 1000:.0f} ms"

@@ -49,7 +49,7 @@ class JavaDatePattern:
         try:
             return _time_of(found)
         except (ValueError, OverflowError):
-            raise DataError(f"{text!r} is no date") from None
+            raise DataError(f"{text!r} is not a valid date") from None
 
 
 def _tokens(pattern: str) -> list[tuple[str, int]]:

@@ -28,24 +28,26 @@ EXACT_INTEGERS = 2.0**53
 # ---------------------------------------------------------------------------------------- writing
 
 
-def texts(schema: Schema, value: Any, columns: Columns, tell: Format) -> Any:
+def texts(schema: Schema, value: Any, columns: Columns, format_value: Format) -> Any:
     """Return the values of a schema as an array of JSON strings."""
     if isinstance(value, Mapping):
-        return _object(schema, value, columns, tell)
-    return _leaf(schema, value, columns, tell)
+        return _object(schema, value, columns, format_value)
+    return _leaf(schema, value, columns, format_value)
 
 
-def _object(schema: Schema, value: Mapping[str, Any], columns: Columns, tell: Format) -> Any:
+def _object(
+    schema: Schema, value: Mapping[str, Any], columns: Columns, format_value: Format
+) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if schema.type is not Type.STRUCT or value.keys() != {each.name for each in schema.fields}:
-        raise NotInColumns("values have other fields than their schema")
+        raise NotInColumns("the fields of the values differ from the schema")
     parts: list[Any] = []
     before = "{"
     for field in schema.fields:
         parts.append(pa.scalar(f"{before}{json.dumps(field.name, ensure_ascii=False)}:"))
-        parts.append(texts(field.schema, value[field.name], columns, tell))
+        parts.append(texts(field.schema, value[field.name], columns, format_value))
         before = ","
     parts.append(pa.scalar("}" if schema.fields else "{}"))
     if len(parts) == 1:
@@ -53,17 +55,17 @@ def _object(schema: Schema, value: Mapping[str, Any], columns: Columns, tell: Fo
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _leaf(schema: Schema, value: Any, columns: Columns, tell: Format) -> Any:
+def _leaf(schema: Schema, value: Any, columns: Columns, format_value: Format) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not isinstance(value, Column):
-        return pa.repeat(pa.scalar(tell(schema, value)), columns.rows)
+        return pa.repeat(pa.scalar(format_value(schema, value)), columns.rows)
     if value.has_nulls() and (not schema.optional or schema.default is not None):
-        raise NotInColumns("null is not written as it is")
+        raise NotInColumns("null must be rejected or replaced by a default")
     quick = _quick(schema, value)
     if quick is None:
-        return pa.array([tell(schema, each) for each in value.values()], pa.string())
+        return pa.array([format_value(schema, each) for each in value.values()], pa.string())
     return pc.fill_null(quick, "null") if value.has_nulls() else quick
 
 
@@ -134,7 +136,7 @@ def _check_numbers(array: Any) -> None:
     elif pa.types.is_floating(array.type):
         largest = pc.max(pc.abs(array)).as_py()
         if largest is not None and not largest < EXACT_INTEGERS:
-            raise NotInColumns("a number may be an integer that is too large")
+            raise NotInColumns("a number may be an integer that a float cannot represent")
 
 
 def split_envelope(first: bytes) -> tuple[bytes, str]:
@@ -147,7 +149,7 @@ def split_envelope(first: bytes) -> tuple[bytes, str]:
             return first[: at + len(mark)], json.dumps(json.loads(document), default=str)
         except ValueError:
             at = first.find(mark, at + 1)
-    raise NotInColumns("not an envelope as writers write it")
+    raise NotInColumns("not an envelope in the usual layout")
 
 
 def payloads(values: Any, prefix: bytes, schema: Schema) -> Any:
@@ -159,7 +161,7 @@ def payloads(values: Any, prefix: bytes, schema: Schema) -> Any:
     if values.null_count or not pc.all(pc.starts_with(values, prefix)).as_py():
         raise NotInColumns("not all values have the same schema")
     if not pc.all(pc.ends_with(values, "}")).as_py():
-        raise NotInColumns("not an envelope as writers write it")
+        raise NotInColumns("not an envelope in the usual layout")
     inner = pc.binary_slice(values, len(prefix), -1)
     return _typed(parsed(inner, _parsed_type(schema), unexpected="error"), schema)
 
@@ -175,14 +177,14 @@ def _parsed_type(schema: Schema) -> Any:
     import pyarrow as pa
 
     if schema.default is not None:
-        raise NotInColumns("a default stands for null")
+        raise NotInColumns("null is replaced by a default")
     if schema.type is Type.STRUCT:
         fields = [pa.field(each.name, _parsed_type(each.schema)) for each in schema.fields]
         return pa.struct(fields)
     if schema.type is Type.ARRAY and schema.value_schema is not None:
         return pa.list_(_parsed_type(schema.value_schema))
     if schema.type not in _PARSED:
-        raise NotInColumns(f"{schema.type.value} is read one by one")
+        raise NotInColumns(f"{schema.type.value} is read record by record")
     return pa.type_for_alias(_PARSED[schema.type])
 
 
@@ -204,6 +206,6 @@ def _typed(array: Any, schema: Schema) -> Any:
         raise NotInColumns("a value must not be null")
     if schema.type is Type.ARRAY:
         if schema.value_schema is not None and schema.value_schema.name is not None:
-            raise NotInColumns("items are read one by one")
+            raise NotInColumns("items of this type are read record by record")
         return array
     return array.cast(arrow_type(schema))

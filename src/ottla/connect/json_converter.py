@@ -54,13 +54,14 @@ _QUOTED_NUMBER = re.compile(f'"{_NUMBER}([-+.0-9E]+)"')
 
 class JsonConverter(Converter):
     definition = Definition([
-        key("schemas.enable", ConfigType.BOOLEAN, True, "Whether the schema goes with the value."),
-        key("schemas.cache.size", ConfigType.INT, 1000, "How many schemas are remembered.",
+        key("schemas.enable", ConfigType.BOOLEAN, True,
+            "Whether each message contains its schema."),
+        key("schemas.cache.size", ConfigType.INT, 1000, "Maximum number of cached schemas.",
             AtLeast(0)),
-        key("decimal.format", ConfigType.STRING, "BASE64", "How decimals are written.",
+        key("decimal.format", ConfigType.STRING, "BASE64", "Representation of decimals.",
             OneOf(("BASE64", "NUMERIC"), ignore_case=True)),
         key("replace.null.with.default", ConfigType.BOOLEAN, True,
-            "Whether a field's default stands for null."),
+            "Whether to replace null by the field's default."),
     ])  # fmt: skip
 
     def __init__(self, settings: Settings, *, is_key: bool = False) -> None:
@@ -95,7 +96,7 @@ class JsonConverter(Converter):
         import pyarrow.compute as pc
 
         if schema is None:
-            raise NotInColumns("without a schema each value has fields of its own")
+            raise NotInColumns("without a schema, the fields of values differ")
         texts = json_columns.texts(schema, value, columns, self._format_value)
         if self._schemas:
             head = pa.scalar(f'{{"schema":{self._schema_texts.get(schema)},"payload":')
@@ -135,7 +136,7 @@ class JsonConverter(Converter):
 
     def _to_json(self, schema: Schema | None, value: Any, depth: int = 0) -> Any:
         if depth > MAX_DEPTH:
-            raise DataError(f"a value is nested more than {MAX_DEPTH} deep")
+            raise DataError(f"a value is nested more than {MAX_DEPTH} levels deep")
         if value is None:
             if schema is None or schema.default is None or not self._defaults:
                 return None
@@ -195,7 +196,7 @@ class JsonConverter(Converter):
         prefix, document = json_columns.split_envelope(data[0].as_py() or b"")
         schema = self._read.get(document)
         if schema is None:
-            raise NotInColumns("without a schema each value has fields of its own")
+            raise NotInColumns("without a schema, the fields of values differ")
         return schema, json_columns.payloads(data, prefix, schema)
 
     def value_in(self, schema: Schema, data: bytes) -> Any:
@@ -208,7 +209,7 @@ class JsonConverter(Converter):
             text = data.decode()
             return json.loads(text, parse_float=decimal.Decimal if self._numeric else None)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"a record is no JSON: {error}") from None
+            raise DataError(f"a record is not valid JSON: {error}") from None
 
     def _schema(self, data: Any) -> Schema | None:
         return self._read.get(json.dumps(data, default=str))
@@ -219,7 +220,7 @@ class JsonConverter(Converter):
                 return schema.default
             if schema.optional:
                 return None
-            raise DataError(f"{where} is null, and its schema is not optional")
+            raise DataError(f"{where} is null, but its schema is not optional")
         if schema.type is Type.BYTES:
             return self._bytes(schema, value, where)
         if schema.type is Type.STRUCT:
@@ -322,7 +323,7 @@ def schema_from_json(data: Any, depth: int = 0) -> Schema | None:
     try:
         kind = Type(data.get("type"))
     except ValueError:
-        raise DataError(f"there is no schema type {data.get('type')!r}") from None
+        raise DataError(f"unknown schema type {data.get('type')!r}") from None
     fields: tuple[Field, ...] = ()
     keys = values = None
     if kind is Type.STRUCT:
@@ -349,19 +350,19 @@ def schema_from_json(data: Any, depth: int = 0) -> Schema | None:
 def _listed(data: Mapping[str, Any], name: str) -> list[Any]:
     found = data.get(name)
     if not isinstance(found, list):
-        raise DataError(f"the schema of a struct needs an array {name}")
+        raise DataError(f"the schema of a struct must have an array {name}")
     return found
 
 
 def _field(data: Any, depth: int) -> Field:
     schema = schema_from_json(data, depth + 1)
     if schema is None or not isinstance(data.get("field"), str):
-        raise DataError("each field of a schema needs its name as field")
+        raise DataError("each field of a schema must have its name in field")
     return Field(data["field"], schema)
 
 
 def _inner(data: Mapping[str, Any], name: str, depth: int) -> Schema:
     found = schema_from_json(data.get(name), depth + 1)
     if found is None:
-        raise DataError(f"a schema of type {data.get('type')} needs {name}")
+        raise DataError(f"a schema of type {data.get('type')} must have {name}")
     return found

@@ -19,7 +19,7 @@ from ottla.connect.schema_registry import REGISTRY
 class JsonSchemaConverter(RegistryConverter):
     kind = "JSON"
     definition = REGISTRY + Definition([
-        key("decimal.format", ConfigType.STRING, "BASE64", "How decimals are written.",
+        key("decimal.format", ConfigType.STRING, "BASE64", "Representation of decimals.",
             OneOf(("BASE64", "NUMERIC"), ignore_case=True)),
     ])  # fmt: skip
 
@@ -53,4 +53,4 @@ def _connect_schema(text: str) -> Schema:
     try:
         return from_json_schema(json.loads(text))
     except (ValueError, TypeError, AttributeError) as error:
-        raise DataError(f"a schema is no JSON Schema: {error}") from None
+        raise DataError(f"a schema is not a valid JSON Schema: {error}") from None

@@ -115,7 +115,7 @@ class _SchemaReader:
         if self._nodes > MAX_NODES:
             raise DataError(f"a schema has more than {MAX_NODES} types")
         if depth > MAX_DEPTH:
-            raise DataError(f"a schema is nested more than {MAX_DEPTH} deep, or in itself")
+            raise DataError(f"a schema is recursive, or nested more than {MAX_DEPTH} levels deep")
         if not isinstance(document, Mapping):
             raise DataError("a JSON Schema must be an object")
         if "$ref" in document:
@@ -131,14 +131,14 @@ class _SchemaReader:
         found: Any = self._root
         for name in str(reference).removeprefix("#/").split("/"):
             if not isinstance(found, Mapping) or name not in found:
-                raise DataError(f"the schema's reference {reference} leads nowhere in it")
+                raise DataError(f"the reference {reference} in a schema cannot be resolved")
             found = found[name]
         return found
 
     def _either(self, branches: Any, depth: int) -> Schema:
         rest = [each for each in branches if not _is_null(each)]
         if len(rest) != 1:
-            raise DataError("a union of several types has no schema here")
+            raise DataError("a union of several types is not supported")
         found = self.schema(rest[0], depth + 1)
         return found.as_optional() if len(rest) < len(branches) else found
 
@@ -160,7 +160,7 @@ class _SchemaReader:
             )
         if kind in _READ:
             return _READ[kind]
-        raise DataError(f"there is no JSON Schema type {kind!r}")
+        raise DataError(f"unknown JSON Schema type {kind!r}")
 
     def _map(self, document: Mapping[str, Any], kind: str, depth: int) -> Schema:
         if kind == "object":
@@ -170,7 +170,7 @@ class _SchemaReader:
             entry = document["items"]["properties"]
             keys, values = entry["key"], entry["value"]
         except (KeyError, TypeError):
-            raise DataError("a map of pairs needs the properties key and value") from None
+            raise DataError("a map of pairs must have the properties key and value") from None
         return Schema(
             Type.MAP,
             key_schema=self.schema(keys, depth + 1),
@@ -219,7 +219,7 @@ def _kind(document: Mapping[str, Any]) -> tuple[str, bool]:
     if isinstance(kind, list):
         rest = [each for each in kind if each != "null"]
         if len(rest) != 1:
-            raise DataError("a union of several types has no schema here")
+            raise DataError("a union of several types is not supported")
         return str(rest[0]), len(rest) < len(kind)
     if kind is None:
         if "enum" in document or "const" in document:

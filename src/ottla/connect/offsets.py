@@ -63,10 +63,10 @@ def from_json(document: Any) -> Offsets:
     found: Offsets = []
     for each in document:
         if not isinstance(each, dict) or not isinstance(each.get("partition"), dict):
-            raise ValueError("each of the offsets must have a partition, an object")
+            raise ValueError("each of the offsets must have an object partition")
         offset = each.get("offset")
         if offset is not None and not isinstance(offset, dict):
-            raise ValueError("an offset must be an object, or null")
+            raise ValueError("an offset must be an object or null")
         found.append((each["partition"], offset or {}))
     return found
 
@@ -107,10 +107,10 @@ class FileOffsetStorage:
             self._held = open(f"{self._path}.lock", "w")  # noqa: SIM115
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"Another worker uses the offsets in {self._path}.") from None
+            raise UserError(f"Another worker uses the offsets file {self._path}.") from None
         except OSError as error:
             reason = (error.strerror or "it cannot be written").lower()
-            raise UserError(f"Cannot keep offsets in {self._path}: {reason}.") from error
+            raise UserError(f"Cannot write the offsets file {self._path}: {reason}.") from error
         self._entries = self._load()
 
     def close(self) -> None:
@@ -136,8 +136,8 @@ class FileOffsetStorage:
             }
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(
-                f"{self._path} does not hold offsets of Ottla: name another file as "
-                "offset.storage.file.filename, or remove it to begin anew."
+                f"{self._path} is not an offsets file of Ottla. Set offset.storage.file.filename "
+                "to another file, or delete the file to start over."
             ) from None
 
     def entry(self, name: str) -> Entry:
@@ -188,7 +188,7 @@ class FileOffsetStorage:
             replace_file(self._path, json.dumps(document, indent=1).encode())
         except OSError as error:
             reason = (error.strerror or "it cannot be written").lower()
-            raise UserError(f"Cannot keep offsets in {self._path}: {reason}.") from error
+            raise UserError(f"Cannot write the offsets file {self._path}: {reason}.") from error
         self._is_dirty = False
 
 

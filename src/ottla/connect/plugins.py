@@ -161,12 +161,12 @@ def transform_class(name: str) -> tuple[type[Transform], str]:
         found = transform_of(found, on_part=bool(dollar))
     if not found.has_parts:
         if dollar:
-            raise UnknownPlugin(f"{found.__name__} has no {part}: name it without ${part}.")
+            raise UnknownPlugin(
+                f"{found.__name__} has no class {part}. Use the name without ${part}."
+            )
         return found, "value"
     if part not in ("Key", "Value"):
-        raise UnknownPlugin(
-            f"{name} works on the key or the value: name it {plain}$Key or {plain}$Value."
-        )
+        raise UnknownPlugin(f"{name} transforms keys or values. Use {plain}$Key or {plain}$Value.")
     return found, part.lower()
 
 
@@ -269,7 +269,7 @@ def _find(
     if or_function and callable(found) and not isinstance(found, type):
         return found
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise UnknownPlugin(f"{name} is no {kind}: it must derive from {base.__name__}.")
+        raise UnknownPlugin(f"{name} is not a {kind}: it must be a subclass of {base.__name__}.")
     return found
 
 
@@ -277,6 +277,6 @@ def _unknown(kind: str, name: str, short: str, table: Mapping[str, str]) -> str:
     last = short.rpartition(".")[2].removesuffix("Connector" if kind == "connector" else "")
     nearest = difflib.get_close_matches(last, table, n=1, cutoff=0.5)
     message = (
-        f"; did you mean {nearest[0]}?" if nearest else f"; there are {', '.join(sorted(table))}."
+        f"; did you mean {nearest[0]}?" if nearest else f"; use one of {', '.join(sorted(table))}."
     )
-    return f"There is no {kind} {name}{message}"
+    return f"{kind.capitalize()} {name} does not exist{message}"

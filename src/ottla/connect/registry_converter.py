@@ -29,7 +29,7 @@ class RegistryConverter(Converter):
     def __init__(self, settings: Settings, *, is_key: bool = False) -> None:
         super().__init__(settings, is_key=is_key)
         if settings["use.latest.version"] and settings["auto.register.schemas"]:
-            raise ValueError("use.latest.version needs auto.register.schemas=false")
+            raise ValueError("use.latest.version=true requires auto.register.schemas=false")
         size = settings["schemas.cache.size"]
         self._registry = SchemaRegistry(settings)
         self._texts: SchemaCache[Schema, str] = SchemaCache(size, self.text_of)
@@ -58,7 +58,7 @@ class RegistryConverter(Converter):
         schema_id, payload = unframed(data)
         kind, text = self._registry.by_id(schema_id)
         if kind != self.kind:
-            raise DataError(f"schema {schema_id} is of the kind {kind}, not {self.kind}")
+            raise DataError(f"schema {schema_id} is of type {kind}, not {self.kind}")
         return self.read(text, payload)
 
     @abstractmethod

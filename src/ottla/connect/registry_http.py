@@ -43,7 +43,7 @@ def send_request(request: urllib.request.Request, timeout_s: float) -> HttpRespo
         # A response without a length ends the same way when the clock shuts its connection down.
         raise NoResponse(timeout_message(timeout_s))
     if len(response.body) > MAX_RESPONSE_BYTES:
-        raise NoResponse(f"its answer has more than {MAX_RESPONSE_BYTES} bytes")
+        raise NoResponse(f"the response has more than {MAX_RESPONSE_BYTES} bytes")
     return response
 
 

@@ -46,26 +46,29 @@ _STRATEGY = OneOf((*STRATEGIES, *(_JAVA_STRATEGIES + each for each in STRATEGIES
 
 REGISTRY = Definition(
     [
-        key("schema.registry.url", ConfigType.LIST, None, "Registries; any of them will do.",
-            NonEmpty()),
+        key("schema.registry.url", ConfigType.LIST, None,
+            "URLs of the schema registry's servers, tried in order.", NonEmpty()),
         key("basic.auth.credentials.source", _STRING, "URL",
-            "URL: user:password@ in the address; USER_INFO: basic.auth.user.info.",
-            OneOf(("URL", "USER_INFO"))),
-        key("basic.auth.user.info", _STRING, "", "user:password"),
-        key("bearer.auth.token", _STRING, "", "A token to show instead."),
-        key("auto.register.schemas", _BOOLEAN, True, "Whether new schemas are registered."),
+            "Origin of the credentials: URL for user:password@ in the URL, USER_INFO for "
+            "basic.auth.user.info.", OneOf(("URL", "USER_INFO"))),
+        key("basic.auth.user.info", _STRING, "",
+            "User name and password, as user:password, with USER_INFO."),
+        key("bearer.auth.token", _STRING, "",
+            "Bearer token to authenticate with, instead of a password."),
+        key("auto.register.schemas", _BOOLEAN, True, "Whether to register new schemas."),
         key("use.latest.version", _BOOLEAN, False,
-            "Write with the subject's newest schema; without auto.register.schemas."),
-        key("normalize.schemas", _BOOLEAN, False, "Whether the registry is to tidy schemas."),
-        key("key.subject.name.strategy", _STRING, "TopicNameStrategy", "How keys' subjects are "
-            "named.", _STRATEGY),
-        key("value.subject.name.strategy", _STRING, "TopicNameStrategy", "How values' subjects are "
-            "named.", _STRATEGY),
-        key("schemas.cache.size", _INT, 1000, "How many schemas are remembered.", AtLeast(0)),
-        key("request.timeout.ms", _INT, 10_000, "How long an answer may take.", AtLeast(1)),
-        key("max.retries", _INT, 3, "How often a registry that is away is asked again.",
-            AtLeast(0)),
-        key("retries.wait.ms", _INT, 500, "The pause before that.", AtLeast(0)),
+            "Whether to write with the subject's newest schema. Requires "
+            "auto.register.schemas=false."),
+        key("normalize.schemas", _BOOLEAN, False, "Whether the registry normalizes schemas."),
+        key("key.subject.name.strategy", _STRING, "TopicNameStrategy",
+            "Strategy that names the subjects of keys.", _STRATEGY),
+        key("value.subject.name.strategy", _STRING, "TopicNameStrategy",
+            "Strategy that names the subjects of values.", _STRATEGY),
+        key("schemas.cache.size", _INT, 1000, "Maximum number of cached schemas.", AtLeast(0)),
+        key("request.timeout.ms", _INT, 10_000,
+            "Maximum time to wait for a response, in milliseconds.", AtLeast(1)),
+        key("max.retries", _INT, 3, "Maximum number of retries if no server responds.", AtLeast(0)),
+        key("retries.wait.ms", _INT, 500, "Time before each retry, in milliseconds.", AtLeast(0)),
     ],
     required=["schema.registry.url"],
 )  # fmt: skip
@@ -87,7 +90,7 @@ def subject_of(strategy: str, topic: str, record_name: str | None, *, is_key: bo
     if strategy == "TopicNameStrategy":
         return f"{topic}-{'key' if is_key else 'value'}"
     if record_name is None:
-        raise DataError(f"{strategy} needs a schema with a name")
+        raise DataError(f"{strategy} requires a schema with a name")
     return record_name if strategy == "RecordNameStrategy" else f"{topic}-{record_name}"
 
 
@@ -98,7 +101,7 @@ def framed(schema_id: int, data: bytes) -> bytes:
 def unframed(data: bytes) -> tuple[int, bytes]:
     if len(data) < 5 or data[0] != MAGIC:
         raise DataError(
-            "bytes do not begin with a schema's id: no converter with a registry wrote them"
+            "bytes do not begin with a schema ID, so they were not written with a schema registry"
         )
     return struct.unpack_from(">I", data, 1)[0], data[5:]
 
@@ -129,7 +132,9 @@ class SchemaRegistry:
         if schema_id not in self._texts:
             found = self._request("GET", f"/schemas/ids/{schema_id}", _schema)
             if found.has_references:
-                raise DataError(f"schema {schema_id} refers to other subjects, which is not known")
+                raise DataError(
+                    f"schema {schema_id} refers to other subjects, which is not supported"
+                )
             if len(self._texts) >= MAX_KNOWN:
                 self._texts.clear()
             self._texts[schema_id] = (found.kind, found.text)
@@ -168,7 +173,7 @@ class SchemaRegistry:
                     return read(document)
                 except (NoResponse, _InvalidResponse) as error:
                     reason = f"{address.url}: {_single_line(str(error))}"
-        raise RetriableError(f"no schema registry answers; {reason}")
+        raise RetriableError(f"no schema registry responded; {reason}")
 
     def _request_one(self, address: Address, method: str, path: str, body: Any) -> Any:
         headers = {"Accept": f"{_CONTENT_TYPE}, application/json", "Content-Type": _CONTENT_TYPE}
@@ -182,17 +187,17 @@ class SchemaRegistry:
         try:
             return json.loads(response.body)
         except (ValueError, RecursionError):
-            raise NoResponse("its answer is no JSON") from None
+            raise NoResponse("the response is not valid JSON") from None
 
 
 def _error_from(response: HttpResponse, address: Address, path: str) -> Exception:
     message = f"{response.status} {_message(response.body)}".strip()
     if response.status in (401, 403):
         # The credentials are wrong, not the record: every other record would fail as well.
-        return RetriableError(f"the schema registry {address.url} says {message}")
+        return RetriableError(f"the schema registry {address.url} responded with {message}")
     if response.status < 400 or response.status == 429 or response.status >= 500:
         return NoResponse(message)
-    return DataError(f"the schema registry says {message}, asked for {path}")
+    return DataError(f"the schema registry responded to {path} with {message}")
 
 
 # ----------------------------------------------------------------------------------- responses
@@ -211,7 +216,7 @@ class _Schema(NamedTuple):
 def _id_in(document: Any) -> int:
     found = document.get("id") if isinstance(document, dict) else None
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= MAX_ID:
-        raise _InvalidResponse("its answer has no schema's id")
+        raise _InvalidResponse("the response contains no schema ID")
     return found
 
 
@@ -219,7 +224,7 @@ def _schema(document: Any) -> _Schema:
     text = document.get("schema") if isinstance(document, dict) else None
     kind = (document.get("schemaType") or "AVRO") if isinstance(document, dict) else None
     if not isinstance(text, str) or not isinstance(kind, str):
-        raise _InvalidResponse("its answer has no schema")
+        raise _InvalidResponse("the response contains no schema")
     return _Schema(kind, text, bool(document.get("references")))
 
 

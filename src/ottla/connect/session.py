@@ -56,13 +56,13 @@ def not_started(text: str, properties: Mapping[str, str]) -> str:
     """Return a sentence that explains why Spark does not start."""
     packages = properties.get("spark.jars.packages")
     if "JAVA_GATEWAY_EXITED" not in text:
-        return f"Spark does not start: {reason_of(text)}"
-    message = "Spark does not start: its Java ended at once, and said why on the worker's console"
+        return f"Spark did not start: {reason_of(text)}"
+    message = "Spark did not start: its JVM exited. See the reason on the worker's console"
     if not packages:
         return f"{message}."
     return (
-        f"{message}. It looks for spark.jars.packages={packages} then: is there such a version, "
-        "and can this machine reach where it is?"
+        f"{message}. At this point Spark downloads spark.jars.packages={packages}. Check that "
+        "the packages exist in these versions, and that this machine can reach the repository."
     )
 
 

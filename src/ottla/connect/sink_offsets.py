@@ -33,7 +33,9 @@ def alter_group_offsets(admin_client: Mapping[str, str], group: str, offsets: Of
         try:
             admin.alter_group_offsets(group, wanted)
         except KafkaError as error:
-            raise BadRequest(f"the group's offsets were not altered: {error}") from None
+            raise BadRequest(
+                f"the offsets of the consumer group could not be altered: {error}"
+            ) from None
 
 
 def reset_group_offsets(admin_client: Mapping[str, str], group: str) -> None:
@@ -54,7 +56,7 @@ def _sink_offset(partition: dict[str, Any], offset: dict[str, Any]) -> tuple[Top
         tp, position = TopicPartition("", -1), -1
     if topic is None or tp.partition < 0 or position < 0:
         raise BadRequest(
-            'a sink\'s offsets are {"partition": {"kafka_topic": …, "kafka_partition": …}, '
-            '"offset": {"kafka_offset": …}}'
+            'offsets of a sink must have the form {"partition": {"kafka_topic": …, '
+            '"kafka_partition": …}, "offset": {"kafka_offset": …}}'
         )
     return tp, position

@@ -144,7 +144,7 @@ class SinkRun:
     def _make_task(self) -> SinkTask:
         connector = self._config.connector
         if not isinstance(connector, SinkConnector):
-            raise UserError(f"Connector {self._config.name} is no sink.")
+            raise UserError(f"Connector {self._config.name} is not a sink.")
         return connector.make_task(self._context.settings)
 
     # ------------------------------------------------------------------------------- batches
@@ -180,7 +180,7 @@ class SinkRun:
         self, producer: Any, consumer: Any, task: SinkTask, stopping: threading.Event
     ) -> None:
         """Redeliver the interrupted batch."""
-        logger.info("task %s: batch %d comes again", self._context.id, self._position.batch)
+        logger.info("task %s: redelivering batch %d", self._context.id, self._position.batch)
         self._record_position(producer, dict(self._position.start))
         wanted = dict(self._position.end)
         consumer.assign(wanted)
@@ -221,7 +221,7 @@ class SinkRun:
             if columns is not None:
                 retried(self._context, stopping, partial(task.put_columns, columns))
         except NotInColumns as reason:
-            logger.debug("task %s goes record by record: %s", self._context.id, reason)
+            logger.debug("task %s processes a batch record by record: %s", self._context.id, reason)
             return False
         return True
 
@@ -254,7 +254,7 @@ class SinkRun:
         name = type(self._config.connector).__name__
         _, row = self._delivered.get(id(record), (None, None))
         if row is None and self._config.policy.tolerates:
-            raise TypeError(f"a task of {name} reported a record that it was not given")
+            raise TypeError(f"a task of {name} reported a record that was not delivered to it")
         self._failed(StageFailed("TASK_PUT", name, error), row or record)
         if self._is_ending:
             # The task may regard the batch as done after reporting, so the letter must be written.
@@ -264,7 +264,7 @@ class SinkRun:
         policy = self._config.policy
         message = policy.describe(self._config.name, failure, row)
         if not policy.tolerates:
-            raise UserError(f"{message}; errors.tolerance=all would go on without it.") from None
+            raise UserError(f"{message}. Set errors.tolerance=all to skip such records.") from None
         if policy.logs:
             logger.error("%s", message)
         if policy.queue and isinstance(row, Row):

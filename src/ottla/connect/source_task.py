@@ -75,7 +75,7 @@ class SourceRun:
     def _make_task(self) -> SourceTask:
         connector = self._config.connector
         if not isinstance(connector, SourceConnector):
-            raise UserError(f"Connector {self._config.name} is no source.")
+            raise UserError(f"Connector {self._config.name} is not a source.")
         return connector.make_task(self._context.settings)
 
     def _poll_once(self, task: SourceTask, producer: Any, stopping: threading.Event) -> None:
@@ -90,7 +90,9 @@ class SourceRun:
             task.commit(polled.offsets)
         except RetriableError as error:
             # The records are stored; the next commit includes these offsets.
-            logger.warning("task %s could not commit: %s", self._context.id, error)
+            logger.warning(
+                "task %s could not acknowledge its source offsets: %s", self._context.id, error
+            )
 
     def _write(self, producer: Any, parts: Sequence[Part], offsets: Offsets) -> None:
         for load_id in range(1, WRITES + 1):
@@ -108,7 +110,9 @@ class SourceRun:
             except TransactionAborted as error:
                 if load_id == WRITES:
                     raise
-                logger.warning("task %s writes again: %s", self._context.id, error)
+                logger.warning(
+                    "task %s retries an aborted transaction: %s", self._context.id, error
+                )
 
     def _make_topics(self, parts: Iterable[Part]) -> None:
         topics = sorted(set().union(*map(_topics, parts)))
@@ -129,7 +133,9 @@ class SourceRun:
                 if done is not None:
                     parts.append(to_table(self._config.conversion, done))
             except NotInColumns as reason:
-                logger.debug("task %s goes record by record: %s", self._context.id, reason)
+                logger.debug(
+                    "task %s processes a batch record by record: %s", self._context.id, reason
+                )
                 parts.append(self._rows(batch.records()))
         return parts
 
@@ -152,7 +158,7 @@ class SourceRun:
         policy = self._config.policy
         message = policy.describe(self._config.name, failure, record)
         if not policy.tolerates:
-            raise UserError(f"{message}; errors.tolerance=all would go on without it.") from None
+            raise UserError(f"{message}. Set errors.tolerance=all to skip such records.") from None
         if policy.logs:
             logger.error("%s", message)
 

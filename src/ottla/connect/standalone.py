@@ -33,8 +33,8 @@ LOOK_EVERY_S = 0.2
 ALTERED = "The offsets for this connector have been altered successfully"
 RESET = "The offsets for this connector have been reset successfully"
 MUST_BE_STOPPED = (
-    "Connectors must be in the STOPPED state before their offsets can be modified. "
-    "PUT /connectors/{name}/stop does that."
+    "Connectors must be in the STOPPED state before their offsets can be modified. Stop the "
+    "connector with PUT /connectors/{name}/stop."
 )
 
 

@@ -75,7 +75,7 @@ def table_of(schema: Schema, values: Sequence[Mapping[str, Any]]) -> Any:
             for each, kind in zip(schema.fields, wanted, strict=True)
         ]
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"a value is not what its schema says: {error}") from None
+        raise DataError(f"a value does not match its schema: {error}") from None
     return pa.Table.from_arrays(columns, schema=wanted)
 
 
@@ -127,7 +127,7 @@ def inferred(values: Sequence[Mapping[str, Any]]) -> Any:
         try:
             column = pa.array([value.get(name) for value in values])
         except (pa.ArrowException, TypeError, OverflowError):
-            raise DataError(f"values of the field {name} have no type in common") from None
+            raise DataError(f"the values of field {name} have no common type") from None
         if not is_empty(column.type):
             columns[name] = column
     if not columns:
@@ -185,7 +185,7 @@ def _connect_type(kind: Any, name: str) -> Schema:
     ):  # fmt: skip
         if test(kind):
             return schema
-    raise DataError(f"the column {name} is a {kind}, which no record can have")
+    raise DataError(f"column {name} has the type {kind}, which records do not support")
 
 
 def plain_values(batch: Any, schema: Schema) -> list[dict[str, Any]]:

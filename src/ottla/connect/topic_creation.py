@@ -39,7 +39,7 @@ GROUPS = f"{PREFIX}groups"
 DEFAULT = "default"
 _PATTERNS = ("include", "exclude")
 _NUMBERS = ("replication.factor", "partitions")
-_SAID = {
+_KAFKA_MESSAGES = {
     "replication.factor": "Replication factor must be positive and not larger than the number of "
     "brokers in the Kafka cluster, or -1 to use the broker's default",
     "partitions": "Number of partitions must be positive, or -1 to use the broker's default",
@@ -48,7 +48,12 @@ _SAID = {
 _LOW = Importance.LOW
 
 GROUPS_KEY = key(
-    GROUPS, ConfigType.LIST, [], "Groups of new topics, each with settings of its own.", None, _LOW
+    GROUPS,
+    ConfigType.LIST,
+    [],
+    "Groups of topics that are created with the same settings.",
+    None,
+    _LOW,
 )
 
 
@@ -112,7 +117,7 @@ def problems(properties: Mapping[str, str]) -> dict[str, str]:
         for part in _NUMBERS:
             number = _number(definition.table[part], properties.get(prefix + part))
             if number is not None and number < 1 and number != BROKERS_DEFAULT:
-                found[prefix + part] = _invalid(prefix + part, number, _SAID[part])
+                found[prefix + part] = _invalid(prefix + part, number, _KAFKA_MESSAGES[part])
         for part in _PATTERNS if group != DEFAULT else ():
             text = properties.get(prefix + part, "")
             try:
@@ -162,11 +167,14 @@ def _definition(
 ) -> Definition:
     factor, count = (numbers[each] for each in _NUMBERS)
     keys = [
-        key("include", ConfigType.LIST, [], "Patterns for topics that are in it.", None, _LOW),
-        key("exclude", ConfigType.LIST, [], "Patterns for topics that are not.", None, _LOW),
-        key("replication.factor", ConfigType.SHORT, factor, "Of new topics; -1: the brokers'.",
+        key("include", ConfigType.LIST, [], "Regular expressions of the topics in the group.", None,
+            _LOW),
+        key("exclude", ConfigType.LIST, [], "Regular expressions of the topics not in the group.",
             None, _LOW),
-        key("partitions", ConfigType.INT, count, "Of new topics; -1: the brokers'.", None, _LOW),
+        key("replication.factor", ConfigType.SHORT, factor,
+            "Replication factor of new topics; -1 for the brokers' default.", None, _LOW),
+        key("partitions", ConfigType.INT, count,
+            "Number of partitions of new topics; -1 for the brokers' default.", None, _LOW),
     ]  # fmt: skip
     wanted = (*patterns, *_NUMBERS)
     # The empty prefix allows any other property: it is a config of the group's topics.

@@ -28,4 +28,4 @@ def make_topics(
                 admin.create_topics(NewTopic(topic, partitions, replication, configs or {}))
             except KafkaError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                    raise UserError(f"The topic {topic} cannot be made: {error}") from error
+                    raise UserError(f"Topic {topic} cannot be created: {error}") from error

@@ -64,7 +64,7 @@ class Worker:
         )
         with self._lock:
             self._threads[context.id] = thread
-        logger.info("task %s is started", context.id)
+        logger.info("started task %s", context.id)
         thread.start()
 
     def stop_tasks(self, ids: Iterable[TaskId]) -> None:

@@ -26,55 +26,76 @@ SHORT = ConfigType.SHORT
 
 COMMON = Definition(
     [
-        key("bootstrap.servers", LIST, ["localhost:9092"], "Brokers to ask first.", NonEmpty()),
-        key("key.converter", STRING, None, "How keys become bytes.", NonEmpty()),
-        key("value.converter", STRING, None, "How values become bytes.", NonEmpty()),
-        key("header.converter", STRING, "SimpleHeaderConverter", "How headers become bytes."),
-        key("offset.flush.interval.ms", INT, 60_000, "How often that file is written.", AtLeast(1)),
-        key("listeners", LIST, ["http://:8083"], "Where REST listens."),
-        key("rest.advertised.host.name", STRING, "", "The host that other workers find REST at."),
-        key("rest.advertised.port", INT, 0, "The port of that; 0: as listeners.", AtLeast(0)),
+        key("bootstrap.servers", LIST, ["localhost:9092"],
+            "Brokers for the initial connection, as host:port.", NonEmpty()),
+        key("key.converter", STRING, None, "Default converter of keys.", NonEmpty()),
+        key("value.converter", STRING, None, "Default converter of values.", NonEmpty()),
+        key("header.converter", STRING, "SimpleHeaderConverter", "Default converter of headers."),
+        key("offset.flush.interval.ms", INT, 60_000,
+            "Interval between writes of offset.storage.file.filename, in milliseconds.",
+            AtLeast(1)),
+        key("listeners", LIST, ["http://:8083"], "Addresses of the REST API."),
+        key("rest.advertised.host.name", STRING, "",
+            "Host name under which other workers reach the REST API."),
+        key("rest.advertised.port", INT, 0,
+            "Port under which other workers reach the REST API; 0 for that of listeners.",
+            AtLeast(0)),
         key("task.shutdown.graceful.timeout.ms", LONG, 5_000,
-            "How long a task may take to end.", AtLeast(0)),
+            "Maximum time for a task to stop, in milliseconds.", AtLeast(0)),
         key("task.restart.backoff.ms", INT, 1_000,
-            "Pause before a failed task is started again; doubles each time.", AtLeast(0)),
-        key("task.restart.backoff.max.ms", INT, 60_000, "The longest such pause.", AtLeast(0)),
+            "Time before a failed task is restarted, in milliseconds; it doubles with each "
+            "failure.", AtLeast(0)),
+        key("task.restart.backoff.max.ms", INT, 60_000,
+            "Maximum time before a failed task is restarted, in milliseconds.", AtLeast(0)),
         key("task.restart.max.attempts", INT, -1,
-            "So many starts without success, then it stays failed; 0: never; -1: no end.",
-            AtLeast(-1)),
+            "Maximum number of consecutive restarts of a failing task; 0 for none, -1 for no "
+            "limit.", AtLeast(-1)),
         key(ENABLE, ConfigType.BOOLEAN, True,
-            "Whether tasks of sources make the topics that they need; else brokers may."),
+            "Whether the tasks of sources create the topics that they write to. Otherwise the "
+            "brokers may create them."),
     ],
     required=["key.converter", "value.converter"],
 )  # fmt: skip
 STANDALONE = COMMON + Definition(
     [
         key("offset.storage.file.filename", STRING, None,
-            "Which connectors there were, and where they are.", NonEmpty()),
+            "File that lists the connectors and their source offsets.", NonEmpty()),
         key("offset.storage.topic", STRING, "connect-standalone-offsets",
-            "Where offsets are kept, with the records.", NonEmpty()),
+            "Topic for source offsets, which are written in the same transaction as the records.",
+            NonEmpty()),
     ],
     required=["offset.storage.file.filename"],
 )  # fmt: skip
 DISTRIBUTED = COMMON + Definition(
     [
-        key("group.id", STRING, None, "Workers of one group share connectors.", NonEmpty()),
-        key("config.storage.topic", STRING, None, "Where configurations are kept.", NonEmpty()),
-        key("config.storage.replication.factor", SHORT, -1, "Of that topic; -1: the brokers'."),
-        key("offset.storage.topic", STRING, None, "Where offsets are kept.", NonEmpty()),
-        key("offset.storage.replication.factor", SHORT, -1, "Of that topic; -1: the brokers'."),
-        key("offset.storage.partitions", INT, 25, "Of that topic."),
-        key("status.storage.topic", STRING, None, "Where states are kept.", NonEmpty()),
-        key("status.storage.replication.factor", SHORT, -1, "Of that topic; -1: the brokers'."),
-        key("status.storage.partitions", INT, 5, "Of that topic."),
-        key("session.timeout.ms", INT, 10_000, "Silent for so long, a worker is dead.", AtLeast(1)),
-        key("heartbeat.interval.ms", INT, 1_000, "Between two signs of life.", AtLeast(1)),
+        key("group.id", STRING, None, "ID of the worker group, which shares its connectors.",
+            NonEmpty()),
+        key("config.storage.topic", STRING, None, "Topic for the configurations of connectors.",
+            NonEmpty()),
+        key("config.storage.replication.factor", SHORT, -1,
+            "Replication factor of config.storage.topic; -1 for the brokers' default."),
+        key("offset.storage.topic", STRING, None, "Topic for source offsets.", NonEmpty()),
+        key("offset.storage.replication.factor", SHORT, -1,
+            "Replication factor of offset.storage.topic; -1 for the brokers' default."),
+        key("offset.storage.partitions", INT, 25, "Number of partitions of offset.storage.topic."),
+        key("status.storage.topic", STRING, None, "Topic for the states of connectors and tasks.",
+            NonEmpty()),
+        key("status.storage.replication.factor", SHORT, -1,
+            "Replication factor of status.storage.topic; -1 for the brokers' default."),
+        key("status.storage.partitions", INT, 5, "Number of partitions of status.storage.topic."),
+        key("session.timeout.ms", INT, 10_000,
+            "Time without a heartbeat after which a worker is removed from the group, in "
+            "milliseconds.", AtLeast(1)),
+        key("heartbeat.interval.ms", INT, 1_000, "Interval between heartbeats, in milliseconds.",
+            AtLeast(1)),
         key("rebalance.timeout.ms", INT, 60_000,
-            "How long a worker may take to give back its tasks.", AtLeast(1)),
+            "Maximum time for a worker to stop revoked tasks during a rebalance, in milliseconds.",
+            AtLeast(1)),
         key("scheduled.rebalance.max.delay.ms", INT, 2_000,
-            "How long a dead worker's connectors wait for it to come back.", AtLeast(0)),
+            "Time before the tasks of a lost worker are reassigned, in milliseconds.", AtLeast(0)),
         key("state.dir", STRING, "/tmp/kafka-connect",
-            "Where tasks keep what is their own; for sinks of files that move, one for all."),
+            "Directory for local files of tasks. File sinks that move between workers need a "
+            "shared one."),
     ],
     required=["group.id", "config.storage.topic", "offset.storage.topic", "status.storage.topic"],
 )  # fmt: skip
@@ -86,8 +107,8 @@ NOT_HONOURED = {
     "plugin.discovery": "connectors are Python packages, found by their entry points",
     "offset.flush.timeout.ms": "offsets are written with the records",
     "exactly.once.source.support": "sources are always exactly-once",
-    "connect.protocol": "workers share out connectors incrementally",
-    "inter.worker.key.generation.algorithm": "workers do not sign what they pass on",
+    "connect.protocol": "workers always rebalance incrementally",
+    "inter.worker.key.generation.algorithm": "workers do not sign forwarded requests",
     "connector.client.config.override.policy": "all overrides are allowed",
 }
 _LISTENER = re.compile(r"http://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d{1,5})/?", re.IGNORECASE)
@@ -124,7 +145,7 @@ class WorkerConfig:
             elif not (name in self.definition.table or name in common or name.startswith(PREFIXES)):
                 nearest = self.definition.table.nearest(name) or common.nearest(name)
                 instead = f"; did you mean {nearest}?" if nearest else "."
-                found.append(f"There is no worker property {name}{instead}")
+                found.append(f"Worker property {name} does not exist{instead}")
         return found
 
     @property

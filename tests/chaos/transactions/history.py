@@ -147,7 +147,7 @@ class Writer(threading.Thread):
                 if code in (E.INVALID_PRODUCER_EPOCH, E.PRODUCER_FENCED, E.INVALID_TXN_STATE,
                             E.INVALID_PRODUCER_ID_MAPPING, E.TRANSACTION_ABORTABLE):  # fmt: skip
                     raise Fenced(code.name)
-                raise AssertionError(f"{self.name} was told {code.name}")
+                raise AssertionError(f"{self.name} received {code.name}")
             time.sleep(PAUSE_S)
         raise Fenced("stopping")
 
@@ -179,14 +179,14 @@ class Reader(threading.Thread):
         """Fetch once from each partition, and return whether any of them advanced."""
         has_found = False
         for partition, position in enumerate(self._positions):
-            answer = fetch_committed(client, self._topic, position, partition, **more)
-            if answer.error_code:
+            response = fetch_committed(client, self._topic, position, partition, **more)
+            if response.error_code:
                 time.sleep(PAUSE_S)
                 continue
-            assert answer.last_stable_offset <= answer.high_watermark
-            found, following = values_at_offsets(answer, position)
+            assert response.last_stable_offset <= response.high_watermark
+            found, following = values_at_offsets(response, position)
             for offset, value in found:
-                assert offset < answer.last_stable_offset, "an undecided record was given"
+                assert offset < response.last_stable_offset, "an undecided record was given"
                 assert offset not in self.given[partition]
                 self.given[partition][offset] = value
             has_found = has_found or following > position

@@ -63,17 +63,17 @@ class Auditor(threading.Thread):
 
     def _audit(self, client: RawClient) -> None:
         for partition in range(PARTITIONS):
-            answer = fetch_committed(
+            response = fetch_committed(
                 client, "bank", self._positions[partition], partition, max_wait_ms=10
             )
-            if answer.error_code:
+            if response.error_code:
                 continue
             found, self._positions[partition] = values_at_offsets(
-                answer, self._positions[partition]
+                response, self._positions[partition]
             )
             for _, value in found:
                 self._sums[partition] += json.loads(value)["amount"]
-            is_at_the_end = self._positions[partition] >= answer.last_stable_offset
+            is_at_the_end = self._positions[partition] >= response.last_stable_offset
             if is_at_the_end:
                 self.reads += 1
                 if self._sums[partition]:
@@ -96,10 +96,10 @@ class Teller:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             try:
-                said = json.loads(line)
+                output = json.loads(line)
             except ValueError:
                 continue  # the process was killed while it wrote the line
-            self.outcomes[said["transfer"]] = said["outcome"]
+            self.outcomes[output["transfer"]] = output["outcome"]
 
     @property
     def is_done(self) -> bool:
@@ -125,8 +125,8 @@ def run(data_dir: Path, tellers: int, transfers: int, fault_every_s: float) -> N
         running = [new_teller(broker, number, transfers) for number in range(tellers)]
 
         def committed() -> int:
-            told = [*outcomes.values(), *(o for t in running for o in t.outcomes.values())]
-            return sum(outcome == "committed" for outcome in told)
+            all_outcomes = [*outcomes.values(), *(o for t in running for o in t.outcomes.values())]
+            return sum(outcome == "committed" for outcome in all_outcomes)
 
         while committed() < transfers and auditor.wrong is None:
             time.sleep(chance.uniform(0.5, 1.5) * fault_every_s)
@@ -182,8 +182,8 @@ def check(broker: BrokerProcess, outcomes: dict[str, str]) -> None:
 
 
 def is_stable(client: RawClient, topic: str, partition: int) -> bool:
-    answer = fetch_committed(client, topic, 0, partition)
-    return bool(answer.error_code == 0 and answer.last_stable_offset == answer.high_watermark)
+    response = fetch_committed(client, topic, 0, partition)
+    return bool(response.error_code == 0 and response.last_stable_offset == response.high_watermark)
 
 
 def test_the_sum_stays_the_same_when_tellers_and_the_broker_are_killed(tmp_path: Path) -> None:

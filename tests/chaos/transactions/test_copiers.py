@@ -95,8 +95,8 @@ def check(broker: BrokerProcess, written: list[list[bytes]]) -> None:
 
             found = eventually(copied, lambda found: len(found) >= len(values), 60)  # noqa: B023
             assert found == expected, first_difference(found, expected)
-            answer = fetch_committed(client, "output", 0, partition)
-            assert answer.last_stable_offset == answer.high_watermark
+            response = fetch_committed(client, "output", 0, partition)
+            assert response.last_stable_offset == response.high_watermark
 
 
 def first_difference(found: list[bytes], expected: list[bytes]) -> str:

@@ -91,15 +91,15 @@ def read_to_the_end_of(port: int, partitions: int) -> list[dict[int, bytes]]:
     with RawClient(port) as client:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            answers = [fetch_committed(client, TOPIC, 0, index) for index in range(partitions)]
+            responses = [fetch_committed(client, TOPIC, 0, index) for index in range(partitions)]
             if all(
-                answer.error_code == 0 and answer.last_stable_offset == answer.high_watermark
-                for answer in answers
+                response.error_code == 0 and response.last_stable_offset == response.high_watermark
+                for response in responses
             ):
                 break
             time.sleep(0.05)
         else:
-            raise AssertionError(f"transactions hang: {answers}")
+            raise AssertionError(f"transactions hang: {responses}")
         reader = Reader(port, TOPIC, partitions, threading.Event())
         while reader.follow(client):
             pass

@@ -94,8 +94,8 @@ class Shop:
         """Wait for all rows, and check that each arrived exactly once and in order."""
         orders = [n for (n,) in self.run("SELECT id FROM orders ORDER BY id")]
         for topic in ("shop.public.orders", "read-orders"):
-            wait_for(lambda topic=topic: len(told(self.worker.bootstrap, topic)) >= len(orders))  # type: ignore[misc]
-            assert told(self.worker.bootstrap, topic) == orders
+            wait_for(lambda topic=topic: len(ids_in(self.worker.bootstrap, topic)) >= len(orders))  # type: ignore[misc]
+            assert ids_in(self.worker.bootstrap, topic) == orders
         wanted = [(n,) for n in range(self._made)]
         wait_for(lambda: len(self.run("SELECT n FROM numbers")) >= len(wanted), "the table")
         assert self.run("SELECT n FROM numbers ORDER BY n") == wanted
@@ -104,7 +104,7 @@ class Shop:
         return self.worker.herder.status(name).tasks[0].trace or ""
 
 
-def told(bootstrap: str, topic: str) -> list[int]:
+def ids_in(bootstrap: str, topic: str) -> list[int]:
     converter = JsonConverter({})
     found = [converter.to_connect(topic, each.value)[1] for each in read(bootstrap, topic)]
     return [(each.get("after") or each)["id"] for each in found]

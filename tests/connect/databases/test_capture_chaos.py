@@ -80,9 +80,9 @@ def replayed(records: list[Any]) -> dict[str, list[Any]]:
         key = tuple(keys.to_connect(record.topic, record.key)[1].values())
         op, where = value["op"], value["source"]
         if op != "r":
-            told = (name, where["lsn"], op, key)
-            assert told not in seen, f"{told} is there twice"
-            seen.add(told)
+            change = (name, where["lsn"], op, key)
+            assert change not in seen, f"{change} appears twice"
+            seen.add(change)
             before = int(json.loads(where["sequence"])[0])
             assert before >= last.get(name, 0), "commits are out of order"
             last[name] = before
@@ -109,10 +109,10 @@ def _row(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(made)
 
 
-def wait_for(what: Callable[[], bool], said: Callable[[], str]) -> None:
+def wait_for(what: Callable[[], bool], message: Callable[[], str]) -> None:
     until = time.monotonic() + PATIENCE_S
     while not what():
-        assert time.monotonic() < until, said()
+        assert time.monotonic() < until, message()
         time.sleep(0.2)
 
 

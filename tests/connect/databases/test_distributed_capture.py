@@ -30,10 +30,10 @@ def group(tmp_path: Path) -> Iterator[Group]:
         made.close()
 
 
-def wait_for(what: Callable[[], object], said: str) -> None:
+def wait_for(what: Callable[[], object], message: str) -> None:
     until = time.monotonic() + PATIENCE_S
     while not what():
-        assert time.monotonic() < until, said
+        assert time.monotonic() < until, message
         time.sleep(0.1)
 
 
@@ -50,10 +50,10 @@ class Captured:
 
     def create(self, config: dict[str, str]) -> None:
         name = config.pop("name")
-        status, told = self.group.workers[0].ask(
+        status, body = self.group.workers[0].ask(
             "POST", "/connectors", {"name": name, "config": config}
         )
-        assert status == 201, told
+        assert status == 201, body
         wait_for(lambda: f"{name}-0" in self.group.workers[0].owners(), name)
 
     def owner(self, awake: WorkerProcess) -> WorkerProcess:
@@ -69,8 +69,8 @@ class Captured:
             f"INSERT INTO orders (id, note) VALUES ({number}, 'mark {number} is here')",
             database=self._database,
         )
-        said = f"mark {number} is here".encode()
-        wait_for(lambda: any(said in (each.value or b"") for each in self._records("orders")),
+        message = f"mark {number} is here".encode()
+        wait_for(lambda: any(message in (each.value or b"") for each in self._records("orders")),
                  f"mark {number}")  # fmt: skip
 
     def check(self) -> None:

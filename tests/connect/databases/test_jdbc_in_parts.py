@@ -80,13 +80,13 @@ def test_a_query_is_read_in_parts(target: Target, tmp_path: Path) -> None:
     assert {row["said"] for row in found} == {"a:b"}
     source.task.stop()
     source = in_parts(target, tmp_path / "x", query=query, topic_prefix="n", partition_column="no")
-    with pytest.raises(UserError, match="The query has no column no"):
+    with pytest.raises(UserError, match="The query returns no column no"):
         source.until(1)
     source.task.stop()
     source = in_parts(
         target, tmp_path / "x", query=query, topic_prefix="n", partition_column="said"
     )
-    with pytest.raises(UserError, match="'a:b' is no number and no time"):
+    with pytest.raises(UserError, match="'a:b' is neither a number nor a time"):
         source.until(1)
     source.task.stop()
 
@@ -109,7 +109,7 @@ def test_all_parts_are_of_one_moment(
     source.task.stop()
 
 
-def test_what_cannot_be_read_in_parts_is_told(
+def test_what_cannot_be_read_in_parts_is_reported(
     target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(target, 10)
@@ -117,9 +117,11 @@ def test_what_cannot_be_read_in_parts_is_told(
     target.run("CREATE TABLE loose (n INTEGER)")
     with pytest.raises(UserError, match=r"items .*has no column nothing.*num\.partitions=1"):
         in_parts(target, tmp_path, partition_column="nothing", table_whitelist="items")
-    with pytest.raises(UserError, match="words cannot be read in parts, as it has texts in word"):
+    with pytest.raises(
+        UserError, match="words cannot be read in parallel because it has strings in column word"
+    ):
         in_parts(target, tmp_path, table_whitelist="words")
-    with pytest.raises(UserError, match=r"loose .*has no primary key: set partition"):
+    with pytest.raises(UserError, match=r"loose .*has no primary key\. Set partition"):
         in_parts(target, tmp_path, table_whitelist="loose")
     (tmp_path / "file").write_text("")
     source = in_parts(target, tmp_path / "file" / "x", table_whitelist="items")

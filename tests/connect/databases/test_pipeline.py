@@ -21,10 +21,10 @@ from ottla.testing.broker_thread import BrokerThread
 PATIENCE_S = 120.0
 
 
-def wait_for(what: Callable[[], bool], said: Callable[[], Any]) -> None:
+def wait_for(what: Callable[[], bool], message: Callable[[], Any]) -> None:
     until = time.monotonic() + PATIENCE_S
     while not what():
-        assert time.monotonic() < until, said()
+        assert time.monotonic() < until, message()
         time.sleep(0.1)
 
 

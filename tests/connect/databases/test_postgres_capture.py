@@ -129,9 +129,9 @@ def test_large_values_that_an_update_leaves_alone_are_named(
         capturing.until(1)
         postgres.run("UPDATE docs SET title = 'b'", database=database)
         capturing.until(2)
-        told = capturing.records[1]
-        assert [(each.key, each.value) for each in told.headers] == [(UNCHANGED_HEADER, "body")]
-        assert told.value["after"]["body"] == "__debezium_unavailable_value"
+        update = capturing.records[1]
+        assert [(each.key, each.value) for each in update.headers] == [(UNCHANGED_HEADER, "body")]
+        assert update.value["after"]["body"] == "__debezium_unavailable_value"
         assert capturing.rows("docs") == [{"id": 1, "title": "b", "body": large, "tags": [1]}]
         postgres.run(
             "ALTER TABLE docs REPLICA IDENTITY FULL",
@@ -200,7 +200,7 @@ def test_an_interrupted_snapshot_goes_on_after_the_last_key(
     assert found == wanted
 
 
-def test_nothing_is_lost_or_told_twice_when_the_database_restarts(
+def test_nothing_is_lost_or_duplicated_when_the_database_restarts(
     postgres: Postgres, database: str
 ) -> None:
     postgres.run(ORDERS, database=database)

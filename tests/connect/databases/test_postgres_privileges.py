@@ -35,7 +35,7 @@ class Shop:
 
     def __init__(self, postgres: Postgres, database: str) -> None:
         self.postgres, self.database = postgres, database
-        self.said: list[str] = []
+        self.message: list[str] = []
         self.run("DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN REPLICATION PASSWORD 'x'")
         self.run("GRANT USAGE ON SCHEMA public TO reader", ORDERS, ROW)
 
@@ -43,20 +43,20 @@ class Shop:
         self.postgres.run(*statements, database=self.database)
 
     def refusal(self, **given: str) -> str:
-        with pytest.raises(UserError) as told:
+        with pytest.raises(UserError) as raised:
             self._capture(**given).start()
-        assert "\n" not in str(told.value)
-        return str(told.value)
+        assert "\n" not in str(raised.value)
+        return str(raised.value)
 
     def helped(self, *causes: str, **given: str) -> Capture:
         """Run the statements that the refusal for each cause suggests, then start a capture."""
         for cause in causes:
-            said = self.refusal(**given)
-            assert cause in said
-            found = _RUN.search(said)
-            assert found, said
-            self.said += [f"{each.strip()};" for each in found[1].split(";") if each.strip()]
-            self.run(*self.said[-found[1].count(";") :])
+            message = self.refusal(**given)
+            assert cause in message
+            found = _RUN.search(message)
+            assert found, message
+            self.message += [f"{each.strip()};" for each in found[1].split(";") if each.strip()]
+            self.run(*self.message[-found[1].count(";") :])
         return self._capture(**given).start()
 
     def captures(self, *causes: str, **given: str) -> None:
@@ -97,7 +97,7 @@ def test_all_that_a_role_lacks_is_one_message_with_all_statements(shop: Shop) ->
         "lacks USAGE on the schema public and SELECT on public.orders and ownership of "
         "public.orders (needed to add it to the publication capture)"
     )
-    assert shop.said == [
+    assert shop.message == [
         "GRANT USAGE ON SCHEMA public TO reader;",
         "GRANT SELECT ON public.orders TO reader;",
         CREATE_PUBLICATION,
@@ -107,7 +107,7 @@ def test_all_that_a_role_lacks_is_one_message_with_all_statements(shop: Shop) ->
 def test_an_owner_that_may_not_create_publications_is_granted_create(shop: Shop) -> None:
     shop.run("ALTER TABLE orders OWNER TO reader")
     shop.captures(f"lacks CREATE on the database {shop.database}.")
-    assert shop.said == [f"GRANT CREATE ON DATABASE {shop.database} TO reader;"]
+    assert shop.message == [f"GRANT CREATE ON DATABASE {shop.database} TO reader;"]
 
 
 def test_an_owner_that_may_create_publications_needs_nothing_more(shop: Shop) -> None:
@@ -120,13 +120,13 @@ def test_an_owner_that_may_create_publications_needs_nothing_more(shop: Shop) ->
 def test_a_publication_without_the_table_is_extended(shop: Shop) -> None:
     shop.run("GRANT SELECT ON orders TO reader", "CREATE PUBLICATION capture")
     shop.captures("ownership of the publication capture (needed to add public.orders)")
-    assert shop.said == ["ALTER PUBLICATION capture ADD TABLE public.orders;"]
+    assert shop.message == ["ALTER PUBLICATION capture ADD TABLE public.orders;"]
 
 
 def test_somebody_elses_publication_that_is_missing_is_created(shop: Shop) -> None:
     shop.run("GRANT SELECT ON orders TO reader")
     shop.captures("The publication capture does not exist", publication_autocreate_mode="disabled")
-    assert shop.said == [CREATE_PUBLICATION]
+    assert shop.message == [CREATE_PUBLICATION]
 
 
 def test_somebody_elses_publication_without_the_table_is_extended(shop: Shop) -> None:
@@ -135,7 +135,7 @@ def test_somebody_elses_publication_without_the_table_is_extended(shop: Shop) ->
         "The publication capture does not contain public.orders",
         publication_autocreate_mode="disabled",
     )
-    assert shop.said == ["ALTER PUBLICATION capture ADD TABLE public.orders;"]
+    assert shop.message == ["ALTER PUBLICATION capture ADD TABLE public.orders;"]
 
 
 def test_a_table_that_somebody_elses_publication_lacks_is_noticed(
@@ -168,7 +168,7 @@ def test_partitions_that_are_published_as_such_are_published_by_their_root(shop:
 def test_all_tables_need_a_superuser_once(shop: Shop) -> None:
     shop.run("GRANT SELECT ON orders TO reader")
     shop.captures("permission denied", publication_autocreate_mode="all_tables")
-    assert shop.said == [
+    assert shop.message == [
         "CREATE PUBLICATION capture FOR ALL TABLES WITH (publish_via_partition_root = true);"
     ]
 
@@ -182,7 +182,7 @@ def test_rows_that_a_policy_hides_are_no_silent_gap(shop: Shop) -> None:
     shop.captures("lacks BYPASSRLS (row-level security hides rows of public.orders)")
 
 
-def test_roles_and_databases_that_refuse_are_told_how_not_to(shop: Shop) -> None:
+def test_errors_of_roles_and_databases_name_the_remedy(shop: Shop) -> None:
     shop.run(
         "ALTER ROLE reader NOLOGIN NOREPLICATION",
         "GRANT SELECT ON orders TO reader",
@@ -194,7 +194,7 @@ def test_roles_and_databases_that_refuse_are_told_how_not_to(shop: Shop) -> None
         f'permission denied for database "{shop.database}". ',
         "lacks the REPLICATION attribute",
     )
-    assert shop.said == [
+    assert shop.message == [
         "ALTER ROLE reader LOGIN;",
         f"GRANT CONNECT ON DATABASE {shop.database} TO reader;",
         "ALTER ROLE reader REPLICATION;",
@@ -226,7 +226,7 @@ def test_a_new_table_without_privileges_is_noticed_and_the_others_go_on(shop: Sh
 
 
 @pytest.mark.parametrize(
-    ("pattern", "made", "said"),
+    ("pattern", "made", "message"),
     [
         ("public\\.order", "", "table is public.orders: set table.include.list=public\\\\.orders."),
         ("orders", "", "the nearest table is public.orders"),
@@ -235,11 +235,13 @@ def test_a_new_table_without_privileges_is_noticed_and_the_others_go_on(shop: Sh
         ("public\\.u", "CREATE UNLOGGED TABLE u ()", "public.u of {place} is an unlogged table"),
     ],
 )  # fmt: skip
-def test_why_no_table_matches_is_told(shop: Shop, pattern: str, made: str, said: str) -> None:
+def test_why_no_table_matches_is_reported(
+    shop: Shop, pattern: str, made: str, message: str
+) -> None:
     if made:
         shop.run(made)
     place = f"{shop.database} at 127.0.0.1:{shop.postgres.port}"
-    assert said.format(place=place) in shop.refusal(table_include_list=pattern)
+    assert message.format(place=place) in shop.refusal(table_include_list=pattern)
 
 
 def test_a_partition_is_captured_by_its_root(shop: Shop) -> None:
@@ -247,9 +249,9 @@ def test_a_partition_is_captured_by_its_root(shop: Shop) -> None:
         "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id)",
         "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (9)",
     )
-    said = shop.refusal(table_include_list="public\\.parts_1")
-    assert "is a partition of public.parts, whose changes" in said
-    assert "set table.include.list=public\\\\.parts." in said
+    message = shop.refusal(table_include_list="public\\.parts_1")
+    assert "is a partition of public.parts, whose changes" in message
+    assert "set table.include.list=public\\\\.parts." in message
 
 
 def test_a_database_without_tables_is_named(shop: Shop) -> None:
@@ -263,13 +265,13 @@ def test_slots_of_others_are_named_with_what_to_run(shop: Shop) -> None:
         CREATE_PUBLICATION,
         "SELECT pg_create_logical_replication_slot('capture', 'test_decoding')",
     )
-    said = shop.refusal()
-    assert "decodes with test_decoding instead of pgoutput" in said
-    shop.run(said.rpartition(": ")[2])
+    message = shop.refusal()
+    assert "decodes with test_decoding instead of pgoutput" in message
+    shop.run(message.rpartition(": ")[2])
     shop.postgres.run("SELECT pg_create_logical_replication_slot('capture', 'pgoutput')")
-    said = shop.refusal()
-    assert "belongs to another database of this server" in said
-    shop.postgres.run(said.rpartition(": ")[2])
+    message = shop.refusal()
+    assert "belongs to another database of this server" in message
+    shop.postgres.run(message.rpartition(": ")[2])
     shop.captures()
 
 
@@ -289,28 +291,28 @@ def test_a_server_that_cannot_serve_a_capture_says_what_to_set() -> None:
     with running(server) as postgres:
         shop = Shop(postgres, "postgres")
         shop.run("GRANT SELECT ON orders TO reader", CREATE_PUBLICATION)
-        said = shop.refusal()
-        assert "has wal_level=replica, but change capture needs wal_level=logical" in said
-        restarted(postgres, said)
+        message = shop.refusal()
+        assert "has wal_level=replica, but change capture needs wal_level=logical" in message
+        restarted(postgres, message)
         shop.run("SELECT pg_create_logical_replication_slot('other', 'pgoutput')")
-        said = shop.refusal()
-        assert "all replication slots are in use" in said
-        assert "SELECT pg_drop_replication_slot('NAME');" in said
-        restarted(postgres, said)
+        message = shop.refusal()
+        assert "all replication slots are in use" in message
+        assert "SELECT pg_drop_replication_slot('NAME');" in message
+        restarted(postgres, message)
         first = shop.helped()
-        said = shop.refusal(slot_name="second")
-        assert "max_wal_senders" in said
+        message = shop.refusal(slot_name="second")
+        assert "max_wal_senders" in message
         first.crash()
-        restarted(postgres, said)
+        restarted(postgres, message)
         shop.run("DELETE FROM orders WHERE id = 2")
         shop.postgres.drop_slot("capture")
         shop.captures()
 
 
-def restarted(postgres: Postgres, said: str) -> None:
-    statement = re.search(r"Run as a superuser: (ALTER SYSTEM [^;]*;)", said, re.IGNORECASE)
-    assert statement, said
-    assert said.endswith("and restart PostgreSQL.")
+def restarted(postgres: Postgres, message: str) -> None:
+    statement = re.search(r"Run as a superuser: (ALTER SYSTEM [^;]*;)", message, re.IGNORECASE)
+    assert statement, message
+    assert message.endswith("and restart PostgreSQL.")
     with open(postgres.folder / "data" / "postgresql.conf", "r+") as file:
         kept = [line for line in file if not line.startswith(statement[1].split()[3])]
         file.seek(0)

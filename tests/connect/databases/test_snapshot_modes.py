@@ -97,7 +97,7 @@ def test_initial_only_reads_the_rows_and_leaves_nothing_in_the_database(
     assert capturing.ops() == "rr"
 
 
-def test_a_slot_that_initial_only_does_not_read_from_is_told(
+def test_a_slot_that_initial_only_does_not_read_from_is_reported(
     postgres: Postgres, database: str
 ) -> None:
     postgres.run(*ROWS, database=database)
@@ -112,13 +112,13 @@ def test_a_slot_that_initial_only_does_not_read_from_is_told(
         while "notices" not in capturing.offset:
             assert time.monotonic() < until
             capturing.poll()
-        assert "keeps WAL back" in capturing.offset["notices"][0]
+        assert "exists and retains WAL" in capturing.offset["notices"][0]
     finally:
         capturing.crash()
 
 
 @pytest.mark.parametrize("mode", ["no_data", "never"])
-def test_no_data_tells_of_changes_only(postgres: Postgres, database: str, mode: str) -> None:
+def test_no_data_captures_changes_only(postgres: Postgres, database: str, mode: str) -> None:
     postgres.run(*ROWS, database=database)
     capturing = Capture(connector(postgres, database, snapshot_mode=mode)).start()
     try:
@@ -130,18 +130,18 @@ def test_no_data_tells_of_changes_only(postgres: Postgres, database: str, mode: 
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"),
+    ("mode", "message"),
     [
-        ("configuration_based", "its switches are not known here.* initial, when_needed, always"),
-        ("custom", "snapshotters of one's own"),
-        ("exported", "its newer name is initial"),
-        ("schema_only", "its newer name is no_data"),
+        ("configuration_based", "its switches are not supported.* initial, when_needed, always"),
+        ("custom", "custom snapshotters are not supported"),
+        ("exported", "it is now called initial"),
+        ("schema_only", "it is now called no_data"),
         ("initial-only", r"did you mean initial_only\?"),
         ("sometimes", "cannot be sometimes: "),
     ],
 )
 def test_a_mode_that_is_not_known_is_refused_with_the_nearest(
-    postgres: Postgres, mode: str, said: str
+    postgres: Postgres, mode: str, message: str
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         connector(postgres, "x", snapshot_mode=mode)

@@ -70,12 +70,12 @@ def test_a_partition_is_read_from_an_offset(succeed: Run, fail: Fail, topic: str
     assert read.out == f"{last['value']}\n"
     ended = succeed("console-consumer", *where, "--offset", "latest", "--timeout-ms", "300")
     assert (ended.out, ended.err) == ("", "Processed a total of 0 messages\n")
-    for arguments, said in (
+    for arguments, message in (
         (("--offset", "-5"), "The provided offset value '-5' is incorrect"),
         (("--offset", "1", "--from-beginning"), "from-beginning and offset cannot be specified"),
         (("--group", "g"), "group and partition cannot be specified together"),
     ):
-        assert said in fail("console-consumer", *where, *arguments)
+        assert message in fail("console-consumer", *where, *arguments)
     assert "The partition is required" in fail(
         "console-consumer", "--topic", topic, "--offset", "1"
     )
@@ -120,8 +120,8 @@ def test_a_record_that_cannot_be_shown_ends_it_or_is_skipped(
 ) -> None:
     succeed("console-producer", "--topic", topic, stdin="four\nno number\nfive\n")
     options = ("--topic", topic, *FROM_BEGINNING, "--value-deserializer", "integer")
-    said = fail("console-consumer", *options)
-    assert f"Cannot format the record at offset 1 of {topic}-0: an integer has 4 bytes" in said
+    message = fail("console-consumer", *options)
+    assert f"Cannot format the record at offset 1 of {topic}-0: an integer has 4 bytes" in message
     read = succeed("console-consumer", *options, "--skip-message-on-error", "--max-messages", "3")
     assert read.lines == [str(int.from_bytes(b"four", "big")), str(int.from_bytes(b"five", "big"))]
     assert f"Skipped the record at offset 1 of {topic}-0: an integer has 4 bytes" in read.err
@@ -151,7 +151,7 @@ def test_properties_come_from_files_and_options(
     )  # fmt: skip
 
 
-def test_what_cannot_be_sent_is_told_and_the_rest_is_sent(
+def test_what_cannot_be_sent_is_reported_and_the_rest_is_sent(
     broker: BrokerProcess, succeed: Run, topic: str
 ) -> None:
     command = tool(
@@ -202,9 +202,9 @@ def test_interrupted_it_commits_what_it_printed_and_says_how_much(
         assert [process.stdout.readline() for _ in range(2)] == [b"a\n", b"b\n"]
         time.sleep(0.2)  # most likely it is polling again; the test holds either way
         process.send_signal(number)
-        _, said = process.communicate(timeout=TIMEOUT_S)
+        _, message = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == code
-    assert said == b"Processed a total of 2 messages\n"
+    assert message == b"Processed a total of 2 messages\n"
     succeed("console-producer", "--topic", topic, stdin="c\n")
     options = ("--topic", topic, "--group", group, *FROM_BEGINNING, "--max-messages", "1")
     assert succeed("console-consumer", *options).lines == ["c"]
@@ -243,9 +243,9 @@ def test_a_reader_that_has_enough_is_no_failure_to_speak_of(
         os.close(writing)
         assert os.read(reading, 5) == b"line\n"
         os.close(reading)
-        _, said = process.communicate(timeout=TIMEOUT_S)
-    assert said.startswith(b"Processed a total of ")
-    assert len(said.splitlines()) == 1
+        _, message = process.communicate(timeout=TIMEOUT_S)
+    assert message.startswith(b"Processed a total of ")
+    assert len(message.splitlines()) == 1
 
 
 def test_a_pipe_that_its_reader_closes_ends_a_consumer_that_waits(

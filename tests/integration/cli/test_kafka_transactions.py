@@ -104,7 +104,7 @@ def test_a_transactional_id_is_terminated_by_force(
     assert stable[zero].offset == 2, "behind the record and its marker"
 
 
-def test_what_is_missing_is_said(fail: Fail, topic: str) -> None:
+def test_missing_options_are_reported(fail: Fail, topic: str) -> None:
     assert "find-hanging requires --topic or --broker-id" in fail("transactions find-hanging")
     assert "--partition requires --topic" in fail(
         *("transactions find-hanging", "--broker-id", "1", "--partition", "0")

@@ -95,7 +95,7 @@ def test_payloads_come_from_a_file(succeed: Run, fail: Fail, topic: str, tmp_pat
     assert "is empty" in fail("producer-perf-test", "--topic", topic, *RECORDS, *options)
 
 
-def test_a_throttled_run_takes_its_time_and_tells_how_it_goes(succeed: Run, topic: str) -> None:
+def test_a_throttled_run_keeps_its_rate_and_reports_progress(succeed: Run, topic: str) -> None:
     written = succeed(
         "producer-perf-test", "--topic", topic, "--num-records", "400", "--record-size", "1",
         "--throughput", "1000", "--reporting-interval", "100",
@@ -107,7 +107,7 @@ def test_a_throttled_run_takes_its_time_and_tells_how_it_goes(succeed: Run, topi
     assert float(rate[1]) <= 1_010
 
 
-def test_too_few_records_are_told(succeed: Run, topic: str) -> None:
+def test_too_few_records_are_reported(succeed: Run, topic: str) -> None:
     succeed("console-producer", "--topic", topic, stdin="only\n")
     read = succeed(
         "consumer-perf-test", "--topic", topic, *RECORDS, "--timeout", "500",
@@ -118,7 +118,7 @@ def test_too_few_records_are_told(succeed: Run, topic: str) -> None:
     assert read.lines[-1].split(", ")[4] == "1"
 
 
-def test_what_excludes_each_other_is_told(fail: Fail, topic: str) -> None:
+def test_what_excludes_each_other_is_reported(fail: Fail, topic: str) -> None:
     base = ("producer-perf-test", "--topic", topic, *RECORDS, *UNTHROTTLED)
     assert "Give exactly one of --record-size" in fail(*base)
     assert "Give exactly one of" in fail(*base, "--record-size", "1", "--payload-monotonic")

@@ -101,7 +101,7 @@ def test_a_broker_that_could_not_be_reached_is_left_alone_for_a_while() -> None:
             for _ in range(3):
                 with pytest.raises((ConnectionLost, KafkaTimeout)):
                     await cluster.connection(NODE_ID)
-            assert broker.connections == 2, "one that told of itself, one that failed"
+            assert broker.connections == 2, "one that described the cluster, one that failed"
 
     def script(stream: Stream) -> None:
         if stream.broker.connections == 1:

@@ -180,14 +180,14 @@ class HalfAway(Restarted):
                 return
 
     def _metadata(self, stream: Stream) -> dict[str, Any]:
-        told = super()._metadata(stream)
-        first = told["topics"][0]["partitions"][0]
-        away = {**told["brokers"][0], "node_id": NODE_ID + 1, "port": self._away_port}
-        told["brokers"].append(away)
-        told["topics"][0]["partitions"].append(
+        reported = super()._metadata(stream)
+        first = reported["topics"][0]["partitions"][0]
+        away = {**reported["brokers"][0], "node_id": NODE_ID + 1, "port": self._away_port}
+        reported["brokers"].append(away)
+        reported["topics"][0]["partitions"].append(
             {**first, "partition_index": 1, "leader_id": NODE_ID + 1}
         )
-        return told
+        return reported
 
 
 def test_a_leader_that_is_away_does_not_keep_others_partitions_from_being_read() -> None:

@@ -244,7 +244,7 @@ def test_tables_with_asyncio(broker: BrokerProcess, client: RawClient, topic: st
     asyncio.run(consume())
 
 
-def test_damage_is_told_and_what_is_before_it_is_given(
+def test_damage_is_reported_and_what_is_before_it_is_given(
     broker: BrokerProcess, client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker would not send such bytes, but a faulty network card might."""

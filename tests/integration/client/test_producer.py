@@ -145,7 +145,10 @@ def test_keys_lie_where_librdkafka_puts_them_by_javas_hash(
     )
     for key in keys[:-1]:  # librdkafka's "random" partitioner treats an empty key as none
         other.produce(
-            topic, b"", key, callback=lambda _, told: theirs.update({told.key(): told.partition()})
+            topic,
+            b"",
+            key,
+            callback=lambda _, reported: theirs.update({reported.key(): reported.partition()}),
         )
     assert other.flush(TIMEOUT_S) == 0
     assert {key: ours[key] for key in keys[:-1]} == theirs

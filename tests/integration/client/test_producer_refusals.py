@@ -51,10 +51,10 @@ class Refusing:
         (partition,) = topic.partition_data
         header = read_header(partition.records)
         self.batches.append(header)
-        told = self.answers.pop(0) if self.answers else {}
+        prepared = self.answers.pop(0) if self.answers else {}
         answer = {
             "index": 0, "error_code": 0, "base_offset": self._offset, "log_append_time_ms": -1,
-            "log_start_offset": 0, **told,
+            "log_start_offset": 0, **prepared,
         }  # fmt: skip
         if not answer["error_code"]:
             self._offset += header.record_count

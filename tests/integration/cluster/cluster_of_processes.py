@@ -107,10 +107,10 @@ class ClusterOfProcesses:
         return self._admin
 
     def partitions(self, topic: str) -> dict[int, PartitionView]:
-        told = self.admin.list_topics(topic, timeout=10).topics[topic]
+        reported = self.admin.list_topics(topic, timeout=10).topics[topic]
         return {
             index: PartitionView(each.leader, tuple(each.replicas), tuple(each.isrs))
-            for index, each in sorted(told.partitions.items())
+            for index, each in sorted(reported.partitions.items())
         }
 
     def controller(self) -> int:
@@ -126,12 +126,15 @@ class ClusterOfProcesses:
         """Return whether all brokers run and know each other, and every replica is in sync."""
         if not all(self._knows_all(broker) for broker in self.brokers.values()):
             return False
-        told = self.admin.list_topics(timeout=10)
-        if sorted(told.brokers) != sorted(self.brokers) or told.controller_id not in self.brokers:
+        reported = self.admin.list_topics(timeout=10)
+        if (
+            sorted(reported.brokers) != sorted(self.brokers)
+            or reported.controller_id not in self.brokers
+        ):
             return False
         return all(
             partition.leader >= 0 and len(partition.isrs) == len(partition.replicas)
-            for topic in told.topics.values()
+            for topic in reported.topics.values()
             for partition in topic.partitions.values()
         )
 
@@ -141,8 +144,8 @@ class ClusterOfProcesses:
         Brokers, the controller included, learn of changes at different times."""
         host, _, port = broker.bootstrap.rpartition(":")
         with RawClient(int(port), host) as client:
-            told = client.call(Api.METADATA, topics=[])
-        return sorted(each.node_id for each in told.brokers) == sorted(self.brokers)
+            reported = client.call(Api.METADATA, topics=[])
+        return sorted(each.node_id for each in reported.brokers) == sorted(self.brokers)
 
     def heal(self) -> None:
         self.start()
@@ -153,12 +156,12 @@ class ClusterOfProcesses:
 
     def story(self) -> str:
         """Describe what is unhealthy, with the last log lines of all brokers."""
-        told = self.admin.list_topics(timeout=10)
-        lines = [f"controller {told.controller_id}, brokers {sorted(told.brokers)}"]
+        reported = self.admin.list_topics(timeout=10)
+        lines = [f"controller {reported.controller_id}, brokers {sorted(reported.brokers)}"]
         lines += [
             f"{topic.topic}-{index}: leader {each.leader}, replicas {each.replicas}, "
             f"in sync {each.isrs}"
-            for topic in told.topics.values()
+            for topic in reported.topics.values()
             for index, each in topic.partitions.items()
             if each.leader < 0 or len(each.isrs) < len(each.replicas)
         ]

@@ -55,11 +55,11 @@ def test_a_cluster_comes_up_mends_itself_and_goes_down(
         assert f"bootstrap.servers=127.0.0.1:{port},127.0.0.1:{port + 1}" in out.read_text()
         run = running_on(f"127.0.0.1:{port}")
         assert run("topics", "--create", "--topic", "t", "--partitions", "4").code == 0
-        told = json.loads(run("cluster status", "--json").out)
-        assert [each["state"] for each in told["brokers"]] == ["up", "up"]
-        assert [each["leaders"] for each in told["brokers"]] == [2, 2]
-        assert told["controller"] in (1, 2)
-        assert (told["under_replicated"], told["offline"]) == ([], [])
+        status = json.loads(run("cluster status", "--json").out)
+        assert [each["state"] for each in status["brokers"]] == ["up", "up"]
+        assert [each["leaders"] for each in status["brokers"]] == [2, 2]
+        assert status["controller"] in (1, 2)
+        assert (status["under_replicated"], status["offline"]) == ([], [])
 
         for wanted in ("QuorumPeerMain", "node.id=2"):
             (pid,) = (pid for pid, line in children(process.pid).items() if wanted in line)

@@ -58,8 +58,8 @@ def test_a_broker_is_added_under_load_and_taken_out_again(
 
         assert run("cluster decommission", "4").code == 0
         assert all(4 not in each.replicas for each in cluster.partitions(topic).values())
-        told = json.loads(run("cluster status", "--json").out)
-        assert [each["replicas"] for each in told["brokers"] if each["id"] == 4] == [0]
+        output = json.loads(run("cluster status", "--json").out)
+        assert [each["replicas"] for each in output["brokers"] if each["id"] == 4] == [0]
         cluster.brokers[4].stop()
         cluster.brokers.pop(4).close()
         cluster.heal()
@@ -93,8 +93,8 @@ def test_a_throttled_move_takes_its_time_and_leaves_no_limits(
     assert time.monotonic() - began > (FILLED - 2 * THROTTLE) / THROTTLE
     assert cluster.partitions(topic)[0].replicas == (target,)
     for kind, name in (("topics", topic), ("brokers", str(target))):
-        told = run("configs", "--describe", "--entity-type", kind, "--entity-name", name)
-        assert "throttled" not in told.out
+        output = run("configs", "--describe", "--entity-type", kind, "--entity-name", name)
+        assert "throttled" not in output.out
 
 
 def test_the_replication_factor_is_raised_and_lowered(

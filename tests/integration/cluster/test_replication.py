@@ -46,8 +46,8 @@ def test_every_broker_answers_admin_requests_by_asking_the_controller(
             name = f"{topic}-{id}"
             client.create_topic(name)
             client.alter_topic(name, **{"retention.ms": "123456"})
-            told = client.call(Api.METADATA, topics=[{"name": name}])
-            assert told.controller_id == controller
+            metadata = client.call(Api.METADATA, topics=[{"name": name}])
+            assert metadata.controller_id == controller
             assert client.delete_topic(name) == 0
 
 

@@ -101,11 +101,11 @@ def test_watchers_see_every_change_in_order_up_to_the_revision_of_the_commit(
         seen: list[tuple[str, Node | None]] = []
         revisions: list[int] = []
 
-        def told(revision: int, changes: Any) -> None:
+        def on_change(revision: int, changes: Any) -> None:
             revisions.append(revision)
             seen.extend(changes)
 
-        unwatch = store.watch("/topics", told)
+        unwatch = store.watch("/topics", on_change)
         for number in range(5):
             path = f"/topics/{number}"
             await store.txn([], [Create(path, b"x"), Create(f"/live/{number}", b"y")])

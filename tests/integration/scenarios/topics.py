@@ -138,8 +138,8 @@ def elect_leaders(given: Given, version: int) -> None:
     assert answer.error_code == 0
     (topic,) = answer.replica_election_results
     assert topic.topic == given.topic
-    told = [(each.partition_id, each.error_code) for each in topic.partition_result]
-    assert told == [(0, 84), (9, 3)]  # ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION
+    reported = [(each.partition_id, each.error_code) for each in topic.partition_result]
+    assert reported == [(0, 84), (9, 3)]  # ELECTION_NOT_NEEDED, UNKNOWN_TOPIC_OR_PARTITION
 
 
 def alter_partition_reassignments(given: Given, version: int) -> None:
@@ -153,8 +153,8 @@ def alter_partition_reassignments(given: Given, version: int) -> None:
     )
     assert answer.error_code == 0
     (topic,) = answer.responses
-    told = [(each.partition_index, each.error_code) for each in topic.partitions]
-    assert told == [(0, 0), (1, 39), (9, 3)]  # INVALID_REPLICA_ASSIGNMENT
+    reported = [(each.partition_index, each.error_code) for each in topic.partitions]
+    assert reported == [(0, 0), (1, 39), (9, 3)]  # INVALID_REPLICA_ASSIGNMENT
     cancelled = given.client.call(
         Api.ALTER_PARTITION_REASSIGNMENTS,
         version,

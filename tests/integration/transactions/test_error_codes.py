@@ -224,12 +224,12 @@ def test_a_partition_that_does_not_exist_keeps_the_others_from_being_added(
     topics = [{"name": topic, "partitions": [0, 9, 1]}]
     body = {f"v3_and_below_{name}": value for name, value in producer.identity().items()}
     answer = client.call(Api.ADD_PARTITIONS_TO_TXN, 3, **body, v3_and_below_topics=topics)
-    told = {
+    documented = {
         each.partition_index: each.partition_error_code
         for each in answer.results_by_topic_v3_and_below[0].results_by_partition
     }
     not_attempted = E.OPERATION_NOT_ATTEMPTED
-    assert told == {0: not_attempted, 9: E.UNKNOWN_TOPIC_OR_PARTITION, 1: not_attempted}
+    assert documented == {0: not_attempted, 9: E.UNKNOWN_TOPIC_OR_PARTITION, 1: not_attempted}
     listed = client.call(Api.LIST_TRANSACTIONS, 0, producer_id_filters=[producer.producer_id])
     assert [each.transaction_state for each in listed.transaction_states] == ["Empty"]
 

@@ -102,9 +102,9 @@ class Writer(Client):
         while True:
             answer = await self.world.ask(node, Api.PRODUCE, body, max_version=12)
             if answer is not None:
-                told = answer.responses[0].partition_responses[0]
-                if told.error_code == 0:
-                    self._granted(number, told.base_offset)
+                reported = answer.responses[0].partition_responses[0]
+                if reported.error_code == 0:
+                    self._granted(number, reported.base_offset)
                     return
             node = await self._leader(node)
             await asyncio.sleep(RETRY_S)
@@ -121,9 +121,9 @@ class Writer(Client):
         topics = [{"name": self.key.topic}]
         answer = await self.world.ask(node, Api.METADATA, {"topics": topics})
         if answer is not None and answer.topics:
-            for told in answer.topics[0].partitions:
-                if told.partition_index == self.key.partition and told.leader_id > 0:
-                    leader: int = told.leader_id
+            for reported in answer.topics[0].partitions:
+                if reported.partition_index == self.key.partition and reported.leader_id > 0:
+                    leader: int = reported.leader_id
                     return leader
         return node
 
@@ -163,12 +163,12 @@ class Reader(Client):
         answer = await self.some_broker(Api.FETCH, body, max_version=12)
         if answer is None or answer.error_code or not answer.responses:
             return
-        told = answer.responses[0].partitions[0]
-        if told.error_code or not told.records:
-            self._offset = 0 if told.error_code else self._offset
+        reported = answer.responses[0].partitions[0]
+        if reported.error_code or not reported.records:
+            self._offset = 0 if reported.error_code else self._offset
             return
         committed = self.world.oracle.history(self.key).committed
-        for header in iter_headers(told.records):
+        for header in iter_headers(reported.records):
             seen = Batch(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
             known = committed.get(header.base_offset)
             assert known == seen, f"3: a consumer of {self.key} sees {seen}, committed is {known}"
@@ -214,11 +214,11 @@ class Committer(Client):
         answer = await self.some_broker(Api.OFFSET_FETCH, body, max_version=7)
         if answer is None or answer.error_code or not answer.topics:
             return
-        told = answer.topics[0].partitions[0]
-        if not told.error_code:
-            found = max(told.committed_offset, 0)
+        reported = answer.topics[0].partitions[0]
+        if not reported.error_code:
+            found = max(reported.committed_offset, 0)
             assert before <= found <= self._sent, (
-                f"offset {before} was committed, {self._sent} sent, and {found} is told"
+                f"offset {before} was committed, {self._sent} sent, but {found} is reported"
             )
 
 
@@ -238,8 +238,10 @@ class EndAsker(Client):
         answer = await self.some_broker(Api.LIST_OFFSETS, body)
         if answer is None or answer.topics[0].partitions[0].error_code:
             return
-        told = answer.topics[0].partitions[0].offset
-        assert told >= end, f"{self.key} was committed to {end} and is said to end at {told}"
+        reported = answer.topics[0].partitions[0].offset
+        assert reported >= end, (
+            f"{self.key} was committed to {end} but its reported end is {reported}"
+        )
 
 
 class Transactor(Client):
@@ -307,7 +309,7 @@ class SmallTransactor(Client):
             await self._transact()
         offset = await self._producer.stable_offset(TRANSACTIONAL_GROUP)
         assert offset in (None, self._offset), (
-            f"offset {self._offset} was committed in a transaction, and {offset} is told"
+            f"offset {self._offset} was committed in a transaction, but {offset} is reported"
         )
 
     async def _transact(self) -> None:
@@ -369,11 +371,13 @@ def stored(partition: Partition, *, committed: bool = False) -> list[bytes]:
                 marker = control_type(found.records[header.position : header.end])
                 values += ended if marker is ControlType.COMMIT else []
                 continue
-            told = [bytes(record.value or b"") for record in iter_records(found.records, header)]
+            reported = [
+                bytes(record.value or b"") for record in iter_records(found.records, header)
+            ]
             if committed and header.is_transactional:
-                open_values.setdefault(header.producer_id, []).extend(told)
+                open_values.setdefault(header.producer_id, []).extend(reported)
             else:
-                values += told
+                values += reported
         if found.next_offset == offset:
             break
         offset = found.next_offset

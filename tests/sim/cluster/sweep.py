@@ -157,14 +157,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="make sim", description="Simulated clusters under faults."
     )
-    parser.add_argument("--seeds", type=int, required=True, help="how many worlds")
-    parser.add_argument("--first", type=int, default=0, help="the first one's seed")
-    parser.add_argument("--faults", type=int, default=FAULTS, help="in each world")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time")
-    parser.add_argument("--minutes", type=float, help="stop after so long")
+    parser.add_argument("--seeds", type=int, required=True, help="Number of worlds.")
+    parser.add_argument("--first", type=int, default=0, help="Seed of the first world.")
+    parser.add_argument(
+        "--faults", type=int, default=FAULTS, help="Number of faults in each world."
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="Number of worlds that run at the same time.",
+    )
+    parser.add_argument("--minutes", type=float, help="Minutes after which the sweep stops.")
     given = parser.parse_args(arguments)
     if given.seeds < 1 or given.jobs < 1 or given.faults < 0:
-        parser.error("there must be a world, and somebody to run it")
+        parser.error("--seeds and --jobs must be at least 1, and --faults at least 0")
     seeds = range(given.first, given.first + given.seeds)
     limit_s = None if given.minutes is None else given.minutes * 60
     try:

@@ -133,8 +133,8 @@ class Bed:
         )
         if answer is None:
             return E.NETWORK_EXCEPTION, -1
-        told = answer.topics[0].partitions[0]
-        return ErrorCode(told.error_code), told.offset
+        reported = answer.topics[0].partitions[0]
+        return ErrorCode(reported.error_code), reported.offset
 
 
 @contextmanager
@@ -323,15 +323,15 @@ def test_clients_are_not_told_of_a_broker_whose_lease_is_over() -> None:
         world.cluster.machines[dead].kill()
         session_s = 2.0
 
-        def told() -> set[int]:
+        def reported() -> set[int]:
             answer = world.run(world.ask(other, Api.METADATA, {"topics": []}))
             return {each.node_id for each in answer.brokers}
 
         began = world.cluster.scheduler.now
-        world.until(lambda: dead not in told())
+        world.until(lambda: dead not in reported())
         assert world.cluster.scheduler.now - began < session_s
         world.cluster.machines[dead].start()
-        world.until(lambda: dead in told())
+        world.until(lambda: dead in reported())
 
 
 def live_path(number: int) -> str:
@@ -491,7 +491,7 @@ def test_a_leader_reads_for_its_followers_only_what_has_news(
         assert set(of_followers) == {KEY}
         of_followers.clear()
         world.wait(6.0)
-        assert len(of_followers) <= 2, "what was produced last is told, and no more"
+        assert len(of_followers) <= 2, "only what was produced last is reported"
         for broker in world.brokers():
             for partition in broker.partitions.values():
                 assert partition.high_watermark == partition.log.log_end_offset

@@ -44,4 +44,4 @@ def test_a_sweep_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit) as ended:
         main(["--seeds", "0"])
     assert ended.value.code == 2
-    assert "there must be a world" in capsys.readouterr().err
+    assert "--seeds and --jobs must be at least 1" in capsys.readouterr().err

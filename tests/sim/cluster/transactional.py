@@ -193,8 +193,8 @@ class Producer:
     @staticmethod
     def _code(answer: Any) -> ErrorCode:
         if hasattr(answer, "results_by_topic_v3_and_below") and not answer.error_code:
-            told = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
-            return ErrorCode(told.partition_error_code)
+            reported = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
+            return ErrorCode(reported.partition_error_code)
         return ErrorCode(answer.error_code)
 
     async def begin(self, timeout_ms: int = 60_000) -> None:

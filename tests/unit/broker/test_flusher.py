@@ -81,7 +81,7 @@ def test_a_failed_sync_takes_the_partition_offline(monkeypatch: pytest.MonkeyPat
     asyncio.run(scenario())
 
 
-def test_any_other_failure_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_failure_is_reported_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         partition = new_partition()
         flusher = Flusher(SystemClock(), here)

@@ -42,8 +42,12 @@ def test_a_request_of_a_known_shape_is_not_decoded_again(
                     (size,) = struct.unpack(">i", await reader.readexactly(4))
                     answer = memoryview(await reader.readexactly(size))
                     correlation_id, response = codec.decode_response(0, 9, answer)
-                    (told,) = response.responses[0].partition_responses
-                    assert (correlation_id, told.error_code, told.base_offset) == (
+                    (partition_response,) = response.responses[0].partition_responses
+                    assert (
+                        correlation_id,
+                        partition_response.error_code,
+                        partition_response.base_offset,
+                    ) == (
                         number,
                         0,
                         number,

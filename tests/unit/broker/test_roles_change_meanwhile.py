@@ -128,7 +128,7 @@ def test_a_role_that_comes_while_the_log_is_cut_is_taken_afterwards() -> None:
         followers = Followers()
         await followers.diverge()
         assert followers.log.cut == [4]
-        assert followers.over == [False], "told once, when the log stands"
+        assert followers.over == [False], "notified once, when the log is complete"
         replication: Any = Replication(followers.fetcher._broker, lambda: True)
         followers.log.is_truncating = True
         # The role is ignored during truncation; otherwise, None would raise.

@@ -45,11 +45,11 @@ def own(path: Path, cluster_id: str = CLUSTER, node_id: int = 1) -> Path:
 def test_a_configuration_that_can_start_succeeds_and_leaves_no_trace(
     check: Check, tmp_path: Path
 ) -> None:
-    code, said = check()
+    code, output = check()
     assert code == 0
-    assert all(line.startswith("OK ") for line in said.splitlines())
-    assert f"data directory {tmp_path}/data: will be created" in said
-    assert "listener PLAINTEXT://127.0.0.1:0: the port is free" in said
+    assert all(line.startswith("OK ") for line in output.splitlines())
+    assert f"data directory {tmp_path}/data: will be created" in output
+    assert "listener PLAINTEXT://127.0.0.1:0: the port is free" in output
     assert list(tmp_path.iterdir()) == []
 
 
@@ -66,110 +66,110 @@ def test_the_directory_of_a_broker_is_checked_and_not_changed(check: Check, tmp_
         return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     before = contents()
-    code, said = check()
+    code, output = check()
     assert (code, contents()) == (0, before)
-    assert f"OK node.id 1 of the cluster {cluster_id}\n" in said
+    assert f"OK node.id 1 of the cluster {cluster_id}\n" in output
 
 
 def test_every_wrong_value_is_listed(check: Check) -> None:
-    code, said = check(
+    code, output = check(
         "--override", "num.partitions=none", "--override", "log.segment.bytes=-4",
     )  # fmt: skip
     assert code == 1
-    lines = said.splitlines()
+    lines = output.splitlines()
     assert [line.split()[0] for line in lines] == ["ERROR", "ERROR"]
     assert "num.partitions" in lines[0]
     assert "log.segment.bytes" in lines[1]
 
 
 def test_an_unknown_property_is_a_warning(check: Check) -> None:
-    code, said = check("--override", "num.partition=3")
+    code, output = check("--override", "num.partition=3")
     assert code == 0
-    assert "WARNING num.partition is not a known property" in said
+    assert "WARNING num.partition is not a known property" in output
 
 
 def test_a_port_in_use_is_an_error(check: Check) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, said = check("--override", f"listeners=PLAINTEXT://127.0.0.1:{port}")
+        code, output = check("--override", f"listeners=PLAINTEXT://127.0.0.1:{port}")
     assert code == 1
-    assert f"ERROR Cannot listen on 127.0.0.1:{port}: the port is in use" in said
+    assert f"ERROR Cannot listen on 127.0.0.1:{port}: the port is in use" in output
 
 
 def test_a_directory_that_another_broker_holds_is_an_error(check: Check, tmp_path: Path) -> None:
     path = own(tmp_path / "data")
     with (path / LOCK_FILE).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        code, said = check()
+        code, output = check()
     assert code == 1
-    assert f"ERROR data directory {path}: is in use by another broker" in said
+    assert f"ERROR data directory {path}: is in use by another broker" in output
     assert check()[0] == 0
 
 
 def test_a_directory_that_cannot_be_written_to_is_an_error(check: Check, tmp_path: Path) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.touch()
-    code, said = check(data_dir=in_the_way)
-    assert (code, "is not a directory" in said) == (1, True)
-    code, said = check(data_dir=in_the_way / "below")
-    assert (code, f"{in_the_way} cannot be written to" in said) == (1, True)
+    code, output = check(data_dir=in_the_way)
+    assert (code, "is not a directory" in output) == (1, True)
+    code, output = check(data_dir=in_the_way / "below")
+    assert (code, f"{in_the_way} cannot be written to" in output) == (1, True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every directory")
 def test_a_read_only_directory_is_an_error(check: Check, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o500)
-    code, said = check()
-    assert (code, "cannot be written to" in said) == (1, True)
+    code, output = check()
+    assert (code, "cannot be written to" in output) == (1, True)
 
 
 def test_directories_of_other_brokers_are_errors(check: Check, tmp_path: Path) -> None:
     first, second = own(tmp_path / "a"), own(tmp_path / "b", cluster_id="other")
     both = ("--override", f"log.dirs={first},{second}")
-    code, said = check(*both)
+    code, output = check(*both)
     assert code == 1
-    assert f"ERROR {second} belongs to cluster other, not {CLUSTER}" in said
-    code, said = check("--override", "node.id=7", data_dir=first)
+    assert f"ERROR {second} belongs to cluster other, not {CLUSTER}" in output
+    code, output = check("--override", "node.id=7", data_dir=first)
     assert code == 1
-    assert f"ERROR {first} belongs to node.id 1, not 7" in said
+    assert f"ERROR {first} belongs to node.id 1, not 7" in output
     (first / "meta.properties").write_text("version=1\n")
-    code, said = check(data_dir=first)
-    assert (code, "does not contain cluster.id" in said) == (1, True)
+    code, output = check(data_dir=first)
+    assert (code, "does not contain cluster.id" in output) == (1, True)
 
 
 def test_a_partition_in_two_directories_is_an_error(check: Check, tmp_path: Path) -> None:
     first, second = own(tmp_path / "a"), own(tmp_path / "b")
     for path in (first, second):
         (path / "orders-0").mkdir()
-    code, said = check("--override", f"log.dirs={first},{second}")
+    code, output = check("--override", f"log.dirs={first},{second}")
     assert code == 1
-    assert f"ERROR orders-0 is in {first}/orders-0 and in {second}/orders-0" in said
+    assert f"ERROR orders-0 is in {first}/orders-0 and in {second}/orders-0" in output
 
 
 def test_damaged_metadata_is_an_error_that_names_the_file(check: Check, tmp_path: Path) -> None:
     metadata = own(tmp_path / "data") / "ottla-metadata"
     metadata.mkdir()
     (metadata / "metadata.snapshot").write_bytes(b"no snapshot\n")
-    code, said = check()
+    code, output = check()
     assert code == 1
-    assert f"{metadata}/metadata.snapshot" in said
+    assert f"{metadata}/metadata.snapshot" in output
 
 
 def test_addresses_are_checked_without_being_contacted(check: Check) -> None:
-    code, said = check(
+    code, output = check(
         "--advertise", "broker.invalid", "--override", "zookeeper.connect=zk.invalid:2181/ottla"
     )
     assert code == 0
-    assert "WARNING advertised listener PLAINTEXT://broker.invalid:0" in said
-    assert "OK ZooKeeper zk.invalid:2181, root /ottla (not contacted)" in said
-    code, said = check("--override", "zookeeper.connect=zk:none")
-    assert (code, "ERROR zookeeper.connect=zk:none" in said) == (1, True)
+    assert "WARNING advertised listener PLAINTEXT://broker.invalid:0" in output
+    assert "OK ZooKeeper zk.invalid:2181, root /ottla (not contacted)" in output
+    code, output = check("--override", "zookeeper.connect=zk:none")
+    assert (code, "ERROR zookeeper.connect=zk:none" in output) == (1, True)
 
 
 def test_a_listener_for_other_machines_is_an_error_without_insecure(check: Check) -> None:
-    code, said = check("--override", "listeners=PLAINTEXT://:0")
-    assert (code, "ERROR PLAINTEXT://:0 is open to other machines" in said) == (1, True)
-    code, said = check("--override", "listeners=PLAINTEXT://:0", "--insecure")
-    assert (code, "WARNING PLAINTEXT://:0 is open to other machines" in said) == (0, True)
+    code, output = check("--override", "listeners=PLAINTEXT://:0")
+    assert (code, "ERROR PLAINTEXT://:0 is open to other machines" in output) == (1, True)
+    code, output = check("--override", "listeners=PLAINTEXT://:0", "--insecure")
+    assert (code, "WARNING PLAINTEXT://:0 is open to other machines" in output) == (0, True)
 
 
 def test_kafka_server_start_checks_a_property_file(tmp_path: Path) -> None:

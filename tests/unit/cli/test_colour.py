@@ -114,7 +114,7 @@ def test_errors_are_red(
 
 
 @pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}])
-def test_a_terminal_shows_colours_unless_told_not_to(variables: dict[str, str]) -> None:
+def test_a_terminal_shows_colours_unless_disabled(variables: dict[str, str]) -> None:
     own, others = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
     command = [sys.executable, "-c", SCRIPT]

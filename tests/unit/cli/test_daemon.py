@@ -59,7 +59,7 @@ def test_the_command_returns_and_the_broker_runs_in_a_session_of_its_own(tmp_pat
     assert "said to stderr" in output
 
 
-def test_a_mistake_is_told_before_the_command_leaves_the_terminal(tmp_path: Path) -> None:
+def test_a_mistake_is_reported_before_the_command_leaves_the_terminal(tmp_path: Path) -> None:
     properties = tmp_path / "server.properties"
     properties.write_text("num.partitions=x\n")
     process = start(["-daemon", str(properties)], {"LOG_DIR": str(tmp_path / "logs")})

@@ -20,8 +20,8 @@ from ottla.cli.demo.verification import (
 
 
 def change(word: str, seen: int, window: str | None = None) -> str:
-    told = {"word": word, "seen": seen}
-    return json.dumps(told if window is None else {**told, "from": window})
+    reported = {"word": word, "seen": seen}
+    return json.dumps(reported if window is None else {**reported, "from": window})
 
 
 @pytest.fixture
@@ -79,23 +79,23 @@ def test_a_pipeline_that_gave_back_everything_is_right(written: WrittenLines) ->
         ),
     ],
 )
-def test_what_is_lost_or_there_twice_is_told(
+def test_what_is_lost_or_there_twice_is_reported(
     written: WrittenLines, read: ReadRecords, wrong: str
 ) -> None:
     found = checks(written, read, counted(WHOLE), counted(WHOLE))
-    (told,) = [each.what for each in found if not each.is_right]
-    assert told.startswith(wrong)
+    (reported,) = [each.what for each in found if not each.is_right]
+    assert reported.startswith(wrong)
 
 
-def test_a_change_that_is_told_again_is_counted_as_such() -> None:
-    told = [change("tea", 1), change("tea", 2), change("tea", 2), change("coffee", 1)]
-    found = WordCounts.of(told)
+def test_a_repeated_change_is_counted_as_such() -> None:
+    reported = [change("tea", 1), change("tea", 2), change("tea", 2), change("coffee", 1)]
+    found = WordCounts.of(reported)
     assert (found.changes, found.repeated, found.words()) == (4, 1, {"tea": 2, "coffee": 1})
 
 
 def test_words_of_all_windows_add_up() -> None:
-    told = [change("tea", 1, "12:00"), change("tea", 2, "12:00"), change("tea", 5, "12:10")]
-    found = WordCounts.of(told)
+    reported = [change("tea", 1, "12:00"), change("tea", 2, "12:00"), change("tea", 5, "12:10")]
+    found = WordCounts.of(reported)
     assert (found.windows, found.repeated, found.words()) == (2, 0, {"tea": 7})
 
 

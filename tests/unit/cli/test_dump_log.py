@@ -94,7 +94,7 @@ def test_with_json_each_line_is_an_object(log: Path) -> None:
     assert (records[0]["key"], records[0]["payload"]) == ("k", "one")
 
 
-def test_damage_is_told_and_the_rest_is_read(log: Path) -> None:
+def test_damage_is_reported_and_the_rest_is_read(log: Path) -> None:
     data = bytearray(log.read_bytes())
     data[61:65] = b"junk"
     log.write_bytes(data + b"\x00" * 30)
@@ -106,7 +106,7 @@ def test_damage_is_told_and_the_rest_is_read(log: Path) -> None:
     assert found.return_value == 0
 
 
-def test_gaps_between_records_are_told(tmp_path: Path) -> None:
+def test_gaps_between_records_are_reported(tmp_path: Path) -> None:
     path = tmp_path / LOG
     path.write_bytes(batch(b"a") + batch(b"b", base_offset=5))
     found = dump("--files", str(path), "--deep-iteration").stderr

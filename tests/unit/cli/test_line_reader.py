@@ -43,7 +43,7 @@ def test_a_marked_field_is_null() -> None:
         marked.parse(b"NULL:1\tk\tv")
 
 
-def test_a_line_without_separator_is_told_with_its_number() -> None:
+def test_a_line_without_separator_is_reported_with_its_number() -> None:
     strict = reader(parse_key="true")
     strict.parse(b"k\tv")
     with pytest.raises(UserError, match="No key separator found on line number 2: 'alone'"):

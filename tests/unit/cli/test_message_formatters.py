@@ -108,7 +108,7 @@ def test_json_has_all_of_a_record() -> None:
     )
 
 
-def test_offsets_and_groups_are_told_apart() -> None:
+def test_offsets_and_groups_are_distinguished() -> None:
     offset = RECORD._replace(
         key=struct.pack(">hh", 1, 1) + b"g" + struct.pack(">h", 1) + b"t" + struct.pack(">i", 0),
         value=None,

@@ -113,7 +113,7 @@ def test_stopping_sends_sigterm(
     assert capsys.readouterr().out == f"Stopping the broker with process ID {fake_broker.pid}.\n"
 
 
-def test_nothing_to_stop_is_told_as_kafka_tells_it(
+def test_nothing_to_stop_is_reported_as_kafka_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert stop(monkeypatch, []) == 1
@@ -169,12 +169,12 @@ def start_broker(data_dir: Path, *options: str, **popen: object) -> subprocess.P
         **popen,  # type: ignore[call-overload]
     )
     assert process.stderr is not None
-    said = []
+    output = []
     for line in process.stderr:
-        said.append(line)
+        output.append(line)
         if " is ready" in line:
             return process
-    raise AssertionError("".join(said))
+    raise AssertionError("".join(output))
 
 
 def is_running(process: subprocess.Popen[str]) -> bool:
@@ -231,7 +231,7 @@ def test_a_selection_without_a_match_is_one_sentence_and_stops_nothing(
     tmp_path: Path,
 ) -> None:
     mismatch = ("--node-id", str(SECOND_ID), "--data-dir", str(tmp_path / "first"))
-    for options, said in (
+    for options, output in (
         (("--data-dir", str(tmp_path)), "no running broker uses the data directory"),
         (("--data-dir", str(tmp_path / "none")), "no running broker uses the data directory"),
         (("--node-id", str(NO_ID)), f"no running broker has node.id {NO_ID}."),
@@ -241,7 +241,7 @@ def test_a_selection_without_a_match_is_one_sentence_and_stops_nothing(
     ):
         code, out, err = stopping(*options)
         assert (code, out) == (1, "")
-        assert said in err
+        assert output in err
         assert err.count("\n") == 1
     assert all(map(is_running, two_brokers))
 

@@ -172,7 +172,7 @@ def test_a_property_like_no_other_gets_a_warning_without_a_guess() -> None:
     assert notice.text == "zzz is not a known property and has no effect."
 
 
-def test_a_property_that_is_shown_and_does_nothing_is_told() -> None:
+def test_a_property_that_is_shown_and_does_nothing_is_reported() -> None:
     (notice,) = config(queued__max__requests="100").notices()
     assert notice.level == logging.INFO
     assert notice.text.startswith("queued.max.requests has no effect: ")

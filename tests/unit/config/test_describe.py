@@ -50,12 +50,12 @@ def broker() -> dict[str, ConfigEntry]:
     return {entry.name: entry for entry in entries}
 
 
-def told(entry: ConfigEntry) -> tuple[str | None, int, list[tuple[str, str | None, int]]]:
+def summary(entry: ConfigEntry) -> tuple[str | None, int, list[tuple[str, str | None, int]]]:
     return entry.value, entry.source, [tuple(synonym) for synonym in entry.synonyms]
 
 
 def test_a_topics_override_stands_above_every_layer_of_the_broker() -> None:
-    assert told(topic(retention_ms="55")["retention.ms"]) == (
+    assert summary(topic(retention_ms="55")["retention.ms"]) == (
         "55",
         TOPIC_1,
         [
@@ -69,12 +69,12 @@ def test_a_topics_override_stands_above_every_layer_of_the_broker() -> None:
 
 def test_a_topic_takes_a_value_from_each_layer() -> None:
     entries = topic()
-    assert told(entries["segment.ms"]) == (
+    assert summary(entries["segment.ms"]) == (
         "3600000",
         DEFAULT_3,
         [("log.roll.ms", "3600000", DEFAULT_3), ("log.roll.hours", "168", DEFAULTS_5)],
     )
-    assert told(entries["segment.bytes"]) == (
+    assert summary(entries["segment.bytes"]) == (
         "2000000",
         STATIC_4,
         [
@@ -82,7 +82,7 @@ def test_a_topic_takes_a_value_from_each_layer() -> None:
             ("log.segment.bytes", "1073741824", DEFAULTS_5),
         ],
     )
-    assert told(entries["preallocate"]) == (
+    assert summary(entries["preallocate"]) == (
         "false",
         DEFAULTS_5,
         [("log.preallocate", "false", DEFAULTS_5)],
@@ -90,7 +90,7 @@ def test_a_topic_takes_a_value_from_each_layer() -> None:
 
 
 def test_an_empty_list_is_told_as_an_empty_text() -> None:
-    assert told(topic(cleanup_policy="")["cleanup.policy"]) == (
+    assert summary(topic(cleanup_policy="")["cleanup.policy"]) == (
         "",
         TOPIC_1,
         [
@@ -105,21 +105,21 @@ def test_an_empty_list_is_told_as_an_empty_text() -> None:
 def test_a_coarser_synonym_alone_is_not_told_as_kafka_does_not() -> None:
     entries = describe_topic(BrokerConfig({"log.retention.hours": "24"}), {}, {}, {})
     (retention,) = (entry for entry in entries if entry.name == "retention.ms")
-    assert told(retention) == ("86400000", DEFAULTS_5, [])
+    assert summary(retention) == ("86400000", DEFAULTS_5, [])
 
 
 def test_a_topic_property_without_a_synonym_has_only_its_default() -> None:
-    assert told(topic()["remote.storage.enable"]) == ("false", DEFAULTS_5, [])
+    assert summary(topic()["remote.storage.enable"]) == ("false", DEFAULTS_5, [])
 
 
-def test_all_topic_properties_are_told_and_none_is_read_only() -> None:
+def test_all_topic_properties_are_reported_and_none_is_read_only() -> None:
     entries = topic()
     assert entries.keys() == {key.name for key in TOPIC if not key.internal}
     assert not any(entry.read_only or entry.is_sensitive for entry in entries.values())
 
 
 def test_an_internal_property_is_told_where_it_is_set() -> None:
-    assert told(topic(internal_segment_bytes="1000")["internal.segment.bytes"]) == (
+    assert summary(topic(internal_segment_bytes="1000")["internal.segment.bytes"]) == (
         "1000",
         TOPIC_1,
         [("internal.segment.bytes", "1000", TOPIC_1)],
@@ -128,23 +128,23 @@ def test_an_internal_property_is_told_where_it_is_set() -> None:
 
 def test_a_brokers_own_value_stands_above_the_defaults() -> None:
     entries = broker()
-    assert told(entries["log.cleaner.threads"]) == (
+    assert summary(entries["log.cleaner.threads"]) == (
         "2",
         BROKER_2,
         [("log.cleaner.threads", "2", BROKER_2), ("log.cleaner.threads", "1", DEFAULTS_5)],
     )
-    assert told(entries["message.max.bytes"])[:2] == ("2000000", DEFAULT_3)
-    assert told(entries["num.partitions"])[:2] == ("3", STATIC_4)
+    assert summary(entries["message.max.bytes"])[:2] == ("2000000", DEFAULT_3)
+    assert summary(entries["num.partitions"])[:2] == ("3", STATIC_4)
 
 
 def test_a_broker_property_without_a_value_is_told_as_null() -> None:
     entries = broker()
-    assert told(entries["log.retention.minutes"]) == (None, DEFAULTS_5, [])
-    assert told(entries["advertised.listeners"]) == (None, DEFAULTS_5, [])
+    assert summary(entries["log.retention.minutes"]) == (None, DEFAULTS_5, [])
+    assert summary(entries["advertised.listeners"]) == (None, DEFAULTS_5, [])
 
 
 def test_the_node_id_is_told_under_both_names() -> None:
-    assert told(broker()["broker.id"]) == (
+    assert summary(broker()["broker.id"]) == (
         "1",
         STATIC_4,
         [("broker.id", "1", STATIC_4), ("broker.id", "-1", DEFAULTS_5)],
@@ -159,17 +159,17 @@ def test_only_what_may_change_at_run_time_is_not_read_only() -> None:
     assert entries["listeners"].read_only
 
 
-def test_a_property_that_is_in_no_table_is_told_without_its_value() -> None:
+def test_a_property_that_is_in_no_table_is_reported_without_its_value() -> None:
     for name, source in (("foo.bar", STATIC_4), ("unknown.thing", BROKER_2)):
         entry = broker()[name]
-        assert told(entry) == (None, source, [(name, None, source)])
+        assert summary(entry) == (None, source, [(name, None, source)])
         assert entry.is_sensitive
         assert entry.read_only
         assert entry.type is ConfigType.UNKNOWN
 
 
 def test_a_property_that_only_exists_at_run_time_is_told_once_it_is_set() -> None:
-    assert told(broker()["leader.replication.throttled.rate"]) == (
+    assert summary(broker()["leader.replication.throttled.rate"]) == (
         "1000",
         BROKER_2,
         [("leader.replication.throttled.rate", "1000", BROKER_2)],
@@ -179,7 +179,7 @@ def test_a_property_that_only_exists_at_run_time_is_told_once_it_is_set() -> Non
 
 def test_the_defaults_of_all_brokers_are_what_was_changed_and_nothing_else() -> None:
     entries = describe_broker_default(DYNAMIC_DEFAULT)
-    assert {entry.name: told(entry) for entry in entries} == {
+    assert {entry.name: summary(entry) for entry in entries} == {
         "log.roll.ms": ("3600000", DEFAULT_3, [("log.roll.ms", "3600000", DEFAULT_3)]),
         "message.max.bytes": ("2000000", DEFAULT_3, [("message.max.bytes", "2000000", DEFAULT_3)]),
     }

@@ -95,6 +95,6 @@ def test_remote_storage_is_refused() -> None:
     assert "not in this release" in refused({"remote.storage.enable": "true"}).message
 
 
-def test_log_append_time_is_told() -> None:
+def test_log_append_time_is_reported() -> None:
     assert topic_config(BrokerConfig(), {"message.timestamp.type": "LogAppendTime"}).log_append_time
     assert not TopicConfig().log_append_time

@@ -16,8 +16,8 @@ class LyingRegistry:
     If `answer` is None, it sends nothing and keeps the connection open. With `drips`, it sends the
     bytes one at a time, slowly and forever."""
 
-    def __init__(self, answer: bytes | None = None, *, drips: bool = False) -> None:
-        self.answer, self.drips = answer, drips
+    def __init__(self, response: bytes | None = None, *, drips: bool = False) -> None:
+        self.response, self.drips = response, drips
         self.requests = 0
         self._closing = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -37,14 +37,14 @@ class LyingRegistry:
             try:
                 connection.recv(65536)
                 self.requests += 1
-                if self.answer is None:
+                if self.response is None:
                     self._closing.wait(60)
                 elif self.drips:
-                    connection.sendall(self.answer)
+                    connection.sendall(self.response)
                     while not self._closing.wait(DRIP_S):
                         connection.sendall(b"x")
                 else:
-                    connection.sendall(self.answer)
+                    connection.sendall(self.response)
             except OSError:
                 return
 

@@ -22,11 +22,11 @@ class FakeRegistry:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                registry._answer(self, None)
+                registry._respond(self, None)
 
             def do_POST(self) -> None:
                 size = int(self.headers["Content-Length"])
-                registry._answer(self, json.loads(self.rfile.read(size)))
+                registry._respond(self, json.loads(self.rfile.read(size)))
 
             def log_message(self, *args: Any) -> None: ...
 
@@ -40,17 +40,17 @@ class FakeRegistry:
         self._server.server_close()
         self._thread.join()
 
-    def _answer(self, request: BaseHTTPRequestHandler, asked: Any) -> None:
+    def _respond(self, request: BaseHTTPRequestHandler, asked: Any) -> None:
         self.requests.append(f"{request.command} {request.path}")
         self.authorizations.add(request.headers["Authorization"])
         if self.failures:
             self.failures -= 1
-            status, told = 503, {"error_code": 50301, "message": "busy"}
+            status, document = 503, {"error_code": 50301, "message": "busy"}
         else:
             path = urllib.parse.urlsplit(request.path).path
             parts = [urllib.parse.unquote(each) for each in path.strip("/").split("/")]
-            status, told = self._reply(request.command, parts, asked)
-        data = json.dumps(told).encode()
+            status, document = self._reply(request.command, parts, asked)
+        data = json.dumps(document).encode()
         request.send_response(status)
         request.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         request.send_header("Content-Length", str(len(data)))
@@ -71,15 +71,15 @@ class FakeRegistry:
                 number = self.subjects[subject][-1]
                 return 200, {"id": number, "schema": self.schemas[number - 1][1]}
             case "POST", ["subjects", subject, "versions"]:
-                told = (asked.get("schemaType", "AVRO"), asked["schema"])
-                if told not in self.schemas:
-                    self.schemas.append(told)
-                number = self.schemas.index(told) + 1
+                document = (asked.get("schemaType", "AVRO"), asked["schema"])
+                if document not in self.schemas:
+                    self.schemas.append(document)
+                number = self.schemas.index(document) + 1
                 self.subjects.setdefault(subject, []).append(number)
                 return 200, {"id": number}
             case "POST", ["subjects", subject]:
-                told = (asked.get("schemaType", "AVRO"), asked["schema"])
-                known = self.schemas.index(told) + 1 if told in self.schemas else 0
+                document = (asked.get("schemaType", "AVRO"), asked["schema"])
+                known = self.schemas.index(document) + 1 if document in self.schemas else 0
                 if known in self.subjects.get(subject, []):
                     return 200, {"id": known, "subject": subject, "version": 1}
                 return 404, missing

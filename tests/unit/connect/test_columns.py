@@ -407,7 +407,7 @@ def test_a_lake_has_the_same_rows_in_the_same_folders(
     whole = [{**each, **filled, "t": each["t"] or NOON, "c": each["c"] or "c"} for each in values]
     rows = rows_of([converter.from_connect("t", OUTER, value) for value in whole])
     folder = tmp_path_factory.mktemp("lake")
-    told = []
+    collected = []
     for name in ("one-by-one", "columns"):
         texts = {"path": str(folder / name), **layout}
         checked = ParquetSink.definition.settings(texts)
@@ -422,8 +422,8 @@ def test_a_lake_has_the_same_rows_in_the_same_folders(
             )
         task.end()
         task.stop()
-        told.append(sorted(in_lake(folder / name), key=repr))
-    assert told[0] == told[1]
+        collected.append(sorted(in_lake(folder / name), key=repr))
+    assert collected[0] == collected[1]
 
 
 def in_lake(lake: Path) -> list[tuple[str, dict[str, Any]]]:

@@ -51,24 +51,24 @@ def test_a_connector_has_many_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("FileStreamSauce", "did you mean FileStreamSource?"),
         ("org.apache.kafka.connect.file.FileStreamSinkkConnector", "did you mean FileStreamSink?"),
-        ("Zzzzzz", "there are"),
-        ("ottla.connect.data.Record", "is no connector"),
+        ("Zzzzzz", "use one of"),
+        ("ottla.connect.data.Record", "is not a connector"),
     ],
 )
-def test_an_unknown_connector_is_told_with_the_nearest(name: str, said: str) -> None:
+def test_an_unknown_connector_is_reported_with_the_nearest(name: str, message: str) -> None:
     with pytest.raises(UnknownPlugin) as error:
         connector_class(name)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_transform_of_a_part_must_name_it() -> None:
     with pytest.raises(UnknownPlugin, match=r"InsertField\$Key or"):
         transform_class("InsertField")
-    with pytest.raises(UnknownPlugin, match="has no Value"):
+    with pytest.raises(UnknownPlugin, match="has no class Value"):
         transform_class("RegexRouter$Value")
 
 
@@ -137,15 +137,17 @@ def test_transforms_and_predicates_are_chained_in_their_order() -> None:
           "predicates.p.pattern": "("}, {"predicates.p.type"}),
     ],
 )  # fmt: skip
-def test_everything_that_is_wrong_is_told_at_once(given: Any, errors: set[str]) -> None:
+def test_all_errors_are_reported_at_once(given: Any, errors: set[str]) -> None:
     assert set(validate(given, WORKER).errors) == errors
     with pytest.raises(InvalidConnector):
         ConnectorConfig.of(given, WORKER)
 
 
-def test_properties_that_nothing_reads_are_told_with_the_nearest() -> None:
+def test_properties_that_nothing_reads_are_reported_with_the_nearest() -> None:
     given = {**SOURCE, "topicc": "t", "producer.override.linger.ms": "1"}
-    assert validate(given, WORKER).unknown() == ["There is no property topicc; did you mean topic?"]
+    assert validate(given, WORKER).unknown() == [
+        "Property topicc does not exist; did you mean topic?"
+    ]
 
 
 def test_a_sink_reads_topics_by_name_or_by_pattern() -> None:
@@ -154,17 +156,17 @@ def test_a_sink_reads_topics_by_name_or_by_pattern() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({}, "key.converter"),
         ({**WORKER, "listeners": "https://x:1"}, "http://host:port"),
         ({**WORKER, "offset.flush.interval.ms": "soon"}, "offset.flush.interval.ms"),
     ],
 )
-def test_a_worker_that_cannot_be_is_told_why(given: dict[str, str], said: str) -> None:
+def test_an_invalid_worker_configuration_is_explained(given: dict[str, str], message: str) -> None:
     with pytest.raises(UserError) as error:
         WorkerConfig.of(given)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_workers_clients_share_what_every_client_knows() -> None:
@@ -180,14 +182,14 @@ def test_a_workers_clients_share_what_every_client_knows() -> None:
     assert made.notices() == []
 
 
-def test_a_workers_unknown_properties_are_told() -> None:
+def test_a_workers_unknown_properties_are_reported() -> None:
     made = WorkerConfig.of({**WORKER, "offset.flush.intervall.ms": "1", "plugin.path": "/x"})
     first, second = made.notices()
     assert "did you mean offset.flush.interval.ms?" in first
     assert "plugin.path has no effect" in second
 
 
-def test_a_connector_without_its_package_is_told_and_not_listed(
+def test_a_connector_without_its_package_is_reported_and_not_listed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)

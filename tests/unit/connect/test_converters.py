@@ -53,7 +53,7 @@ def test_bytes_that_are_none_are_an_error_of_their_record(name: str, written: by
 
 
 @pytest.mark.parametrize(
-    ("schema", "value", "told_schema", "payload"),
+    ("schema", "value", "parsed_schema", "payload"),
     [
         (data.STRING, "foo", {"type": "string", "optional": False}, "foo"),
         (data.BYTES, b"\x01\x02", {"type": "bytes", "optional": False}, "AQI="),
@@ -136,10 +136,10 @@ def test_bytes_that_are_none_are_an_error_of_their_record(name: str, written: by
     ],
 )
 def test_the_json_envelope_goes_both_ways(
-    schema: Schema, value: Any, told_schema: Any, payload: Any
+    schema: Schema, value: Any, parsed_schema: Any, payload: Any
 ) -> None:
     written = converter("JsonConverter").from_connect("t", schema, value)
-    assert json.loads(written) == {"schema": told_schema, "payload": payload}
+    assert json.loads(written) == {"schema": parsed_schema, "payload": payload}
     assert converter("JsonConverter").to_connect("t", written) == (schema, value)
 
 
@@ -234,8 +234,10 @@ def test_the_quick_way_to_json_is_the_slow_one_where_it_is_taken() -> None:
             quick = converter.from_connect("t", schema, each)
             slow = converter._slowly(schema, each)
             assert quick is not None
-            told = json.loads(quick)
-            found = told if settings.get("schemas.enable", True) is False else told["payload"]
+            reported = json.loads(quick)
+            found = (
+                reported if settings.get("schemas.enable", True) is False else reported["payload"]
+            )
             if "decimal.format" not in settings:
                 assert found == json.loads(json.dumps(slow))
             assert list(found) == list(slow)

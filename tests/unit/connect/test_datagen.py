@@ -61,19 +61,19 @@ def test_so_many_a_second() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
-        ({}, "set quickstart or fields"),
+        ({}, "set exactly one of quickstart and fields"),
         ({"fields": "a"}, "must look like name:kind, not 'a'"),
-        ({"fields": "a:colour"}, "no kind 'colour'"),
-        ({"fields": "a:int(9..1)"}, "end before its beginning"),
-        ({"fields": "a:int(x)"}, "needs a range"),
-        ({"fields": "a:string(x)"}, "needs a number"),
+        ({"fields": "a:colour"}, "unknown kind of field 'colour'"),
+        ({"fields": "a:int(9..1)"}, "ends before it begins"),
+        ({"fields": "a:int(x)"}, "must have a range"),
+        ({"fields": "a:string(x)"}, "must be a number"),
         ({"fields": "a:boolean,a:uuid"}, "the same name"),
         ({"fields": "a:boolean", "key_field": "b"}, "key.field must be one of a"),
         ({"fields": "a:boolean", "topic": ""}, "set topic"),
     ],
 )
-def test_wrong_settings_are_told(given: dict[str, str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_wrong_settings_are_reported(given: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         kit(**given)

@@ -43,7 +43,7 @@ def text(value: str) -> bytes:
 
 
 def test_an_assignment_has_the_bytes_of_kafkas_protocol() -> None:
-    told = Assignment(
+    given = Assignment(
         "m1", "http://w1:8083/", 7, frozenset({TaskId("c", -1), TaskId("c", 0)}),
         frozenset({TaskId("d", 1)}), 300,
     )  # fmt: skip
@@ -56,13 +56,13 @@ def test_an_assignment_has_the_bytes_of_kafkas_protocol() -> None:
         + struct.pack(">i", 1) + text("d") + struct.pack(">ii", 1, 1)
         + struct.pack(">i", 300)
     )  # fmt: skip
-    assert encode_assignment(told, 1) == wanted
-    assert decode_assignment(wanted) == told
+    assert encode_assignment(given, 1) == wanted
+    assert decode_assignment(wanted) == given
 
 
 def test_metadata_carries_what_a_worker_has() -> None:
-    told = WorkerMetadata("http://w:1/", 5, frozenset({TaskId("c", 0)}))
-    assert decode_metadata(encode_metadata(told, 2)) == told
+    given = WorkerMetadata("http://w:1/", 5, frozenset({TaskId("c", 0)}))
+    assert decode_metadata(encode_metadata(given, 2)) == given
     empty = WorkerMetadata("http://w:1/", -1)
     data = encode_metadata(empty, 2)
     assert data.endswith(struct.pack(">i", -1)), "nothing is null, as in Kafka"
@@ -132,11 +132,11 @@ def test_levels_have_kafkas_keys_and_those_that_nobody_knows_are_passed_over() -
     assert state.apply(name.encode(), json.dumps(value).encode(), 1) == LevelRequest(
         "org.apache", "DEBUG"
     )
-    for told in (None, b"", b"[]", b"{}", b'{"level": "LOUD"}', b'{"level": null}', b"{"):
-        assert state.apply(name.encode(), told, 2) is None
+    for given in (None, b"", b"[]", b"{}", b'{"level": "LOUD"}', b'{"level": null}', b"{"):
+        assert state.apply(name.encode(), given, 2) is None
 
 
-def test_states_and_topics_are_told_and_forgotten() -> None:
+def test_states_and_topics_are_reported_and_forgotten() -> None:
     state = StatusState()
     task, connector = TaskId("a-b", 0), TaskId("a-b", -1)
     state.apply(status_key(task), status_value(Status(State.FAILED, "w:1", "why"), 3))

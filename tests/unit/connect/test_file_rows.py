@@ -73,7 +73,7 @@ def test_csv_without_a_header_needs_names(tmp_path: Path) -> None:
     file = tmp_path / "in.csv"
     file.write_text("1\t2\n")
     given = {"format": "csv", "csv_header": "false", "csv_delimiter": "\\t"}
-    with pytest.raises(UserError, match=r"csv\.header=false needs csv\.fields"):
+    with pytest.raises(UserError, match=r"csv\.header=false requires csv\.fields"):
         source(file, **given)
     assert values(source(file, **given, csv_fields="a,b")) == [{"a": "1", "b": "2"}]
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_read_fails_alone(tmp_path: Path) -> None:
     ]
     failed = [each.error for each in records if isinstance(each, FailedRecord)]
     assert failed == [
-        f"{file}: a row has 1 cells, and there are 2 fields",
+        f"{file}: a row has 1 cells, but there are 2 fields",
         f"{file}: a line is not UTF-8: invalid start byte",
     ]
     with pytest.raises(DataError, match="1 cells"):
@@ -173,18 +173,18 @@ def test_random_growth_restarts_and_renames_lose_and_double_nothing(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
-        ({}, "set file or directory, one of them"),
-        ({"file": "a", "directory": "b"}, "set file or directory, one of them"),
-        ({"file": "a", "csv.quote": "ab"}, "csv.quote must be one character"),
+        ({}, "set exactly one of file and directory"),
+        ({"file": "a", "directory": "b"}, "set exactly one of file and directory"),
+        ({"file": "a", "csv.quote": "ab"}, "csv.quote must be a single character"),
         ({"file": "a", "format": "xml"}, "format"),
     ],
 )
-def test_wrong_settings_are_told(given: dict[str, str], said: str) -> None:
+def test_wrong_settings_are_reported(given: dict[str, str], message: str) -> None:
     for name in ("FileSource", "FileSink"):
         kit: Any = SourceKit if name == "FileSource" else SinkKit
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             kit(name, {"topic": "t", **given})
 
 
@@ -258,14 +258,14 @@ def test_csv_goes_on_with_the_columns_of_the_file(tmp_path: Path) -> None:
     assert file.read_text() == "b,a\n-,true\n-,false\nx,1\n"
     assert [str(error) for _, error in kit.reported] == [
         "the file has no column z; it has b, a",
-        "CSV needs fields, and a value is str",
+        "a value must be a struct to be written as CSV, not str",
     ]
     strict = SinkKit("FileSink", given)
     with pytest.raises(DataError, match="no column z"):
         strict.put({"z": 1})
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     kit = SinkKit("FileSink", {"file": str(tmp_path / "no" / "out")})
     with pytest.raises(UserError, match=r"Cannot write .*out: no such file or directory\."):
         kit.put("x")

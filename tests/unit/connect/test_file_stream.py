@@ -67,7 +67,7 @@ def test_carriage_returns_do_not_count(file: Path) -> None:
 def test_a_file_that_is_not_there_is_waited_for(file: Path, caplog: Any) -> None:
     reading = Reading(file)
     assert reading.lines() == []
-    assert "is not there yet" in caplog.text
+    assert "does not exist; waiting for it" in caplog.text
     file.write_text("now\n")
     assert reading.lines() == ["now"]
 
@@ -135,13 +135,13 @@ def test_a_position_that_a_person_set_is_enough(file: Path) -> None:
     assert Reading(file, offsets=offsets).lines() == ["bar"]
 
 
-def test_bytes_that_are_no_text_are_replaced_and_told_once(file: Path, caplog: Any) -> None:
+def test_invalid_utf8_is_replaced_and_logged_once(file: Path, caplog: Any) -> None:
     file.write_bytes(b"\xff\nok\n\xfe\n")
     assert Reading(file).lines() == ["�", "ok", "�"]
     assert caplog.text.count("not UTF-8") == 1
 
 
-def test_a_file_that_may_not_be_read_is_told(file: Path) -> None:
+def test_a_file_that_may_not_be_read_is_reported(file: Path) -> None:
     file.mkdir()
     with pytest.raises(UserError, match="Cannot read"):
         Reading(file).lines()

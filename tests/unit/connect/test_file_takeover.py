@@ -50,7 +50,7 @@ def test_a_sleeper_between_two_batches_learns_that_it_is_too_late(tmp_path: Path
     first = started(file, tmp_path, 1)
     write(first, 0, "a")
     second = started(file, tmp_path, 2, is_takeover=True)
-    with pytest.raises(UserError, match="Another worker writes"):
+    with pytest.raises(UserError, match="Another worker has taken over"):
         first.begin(1)
     write(second, 1, "b")
     assert file.read_text() == "a\nb\n"
@@ -82,7 +82,7 @@ def test_files_of_a_folder_are_taken_over_alike(tmp_path: Path) -> None:
     first.put(lines("b"))
     first.end()
     first.begin(1)
-    with pytest.raises(UserError, match="Another worker writes"):
+    with pytest.raises(UserError, match="Another worker has taken over"):
         first.put(lines("c"))
     (file,) = (tmp_path / "out").iterdir()
     assert file.read_text() == "a\nb\n"

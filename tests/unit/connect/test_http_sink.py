@@ -22,7 +22,7 @@ class Server:
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        self.answer: Callable[[bytes], tuple[int, dict[str, str]]] = lambda body: (200, {})
+        self.response: Callable[[bytes], tuple[int, dict[str, str]]] = lambda body: (200, {})
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -31,13 +31,13 @@ class Server:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 server.requests.append((self.path, dict(self.headers), body))
-                status, headers = server.answer(body)
+                status, headers = server.response(body)
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", "4")
                 self.end_headers()
-                self.wfile.write(b"told")
+                self.wfile.write(b"text")
 
             do_PUT = do_POST  # noqa: N815
 
@@ -123,26 +123,26 @@ def test_a_batch_that_comes_again_is_the_same_requests(server: Server) -> None:
 
 
 def test_what_may_pass_is_sent_again(server: Server) -> None:
-    answers = [503, 429, 200]
-    server.answer = lambda body: (answers.pop(0), {"Retry-After": "0"})
+    responses = [503, 429, 200]
+    server.response = lambda body: (responses.pop(0), {"Retry-After": "0"})
     sink(server).put(1)
     assert server.bodies == [1, 1, 1]
-    server.answer = lambda body: (500, {})
-    with pytest.raises(RetriableError, match="/in does not take records: 500 told"):
+    server.response = lambda body: (500, {})
+    with pytest.raises(RetriableError, match="/in did not accept the records: 500 text"):
         sink(server, max_retries="2").put(1)
     assert len(server.requests) == 6
     server.close()
-    with pytest.raises(RetriableError, match="does not take records"):
+    with pytest.raises(RetriableError, match="did not accept the records"):
         sink(server, max_retries="0").put(1)
 
 
 def test_the_record_that_is_refused_is_found_and_the_rest_goes_on(server: Server) -> None:
-    server.answer = lambda body: (422 if b"13" in body else 200, {})
+    server.response = lambda body: (422 if b"13" in body else 200, {})
     kit = sink(server, tolerates=True, batching_enabled="true")
     kit.put(*range(10, 30))
     ((record, error),) = kit.reported
     assert record.value == 13
-    assert str(error).endswith("/in answers 422 told")
+    assert str(error).endswith("/in responded with 422 text")
     taken = [value for body in server.bodies if 13 not in body for value in body]
     assert sorted(taken) == [value for value in range(10, 30) if value != 13]
     with pytest.raises(DataError, match="422"):
@@ -150,13 +150,13 @@ def test_the_record_that_is_refused_is_found_and_the_rest_goes_on(server: Server
 
 
 def test_what_is_not_for_a_records_sake_fails_the_task(server: Server) -> None:
-    server.answer = lambda body: (401, {})
-    with pytest.raises(UserError, match="/in answers 401 told"):
+    server.response = lambda body: (401, {})
+    with pytest.raises(UserError, match="/in responded with 401 text"):
         sink(server, tolerates=True).put(1)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"http_url": "ftp://x"}, "http.url must look like"),
         ({"http_url": "http://me:pw@x/"}, "http.basic.user"),
@@ -164,8 +164,8 @@ def test_what_is_not_for_a_records_sake_fails_the_task(server: Server) -> None:
         ({"http_headers_additional": "nothing"}, "must look like name:value"),
     ],
 )
-def test_wrong_settings_are_told(server: Server, given: dict[str, str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_wrong_settings_are_reported(server: Server, given: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         sink(server, **given)
 
 
@@ -176,7 +176,7 @@ def test_a_server_that_answers_byte_by_byte_does_not_hold_the_task(begun: bytes)
     slow = LyingRegistry(begun, drips=True)
     try:
         given = {"http.url": slow.url, "http.timeout": "1", "max.retries": "0"}
-        with pytest.raises(RetriableError, match="it did not answer in 1000 ms"):
+        with pytest.raises(RetriableError, match="no response within 1000 ms"):
             SinkKit("HttpSink", given).put("x")
     finally:
         slow.close()

@@ -55,7 +55,7 @@ def test_numbers_and_times_are_cut_into_equal_ranges() -> None:
     least, greatest = decimal.Decimal("0.5"), decimal.Decimal("1.5")
     assert split(least, greatest, 2)[1].lower == decimal.Decimal(1)
     assert split(1.0, float("inf"), 4) == [TablePart(0)]
-    with pytest.raises(TypeError, match="'a' is no number and no time"):
+    with pytest.raises(TypeError, match="'a' is neither a number nor a time"):
         split("a", "b", 2)
 
 
@@ -79,9 +79,9 @@ def test_a_load_is_given_out_from_wherever_it_was(tmp_path: Path, limit: int) ->
     offset: dict[str, Any] = {}
     found = []
     while offset.get("turn", 0) == 0:
-        told = PartReader(spool, 2, lambda: None).next(offset, limit)
-        assert told is not None
-        records, offset = told
+        part = PartReader(spool, 2, lambda: None).next(offset, limit)
+        assert part is not None
+        records, offset = part
         found += records
     assert [each.value for each in found] == [{"n": 1}, None, {"n": 3}, {"n": 4}, {"n": 5}]
     assert isinstance(found[1], FailedRecord)
@@ -108,12 +108,12 @@ def test_a_load_that_ends_late_does_not_stand_for_the_one_that_is_given_out(
     assert not folder.exists()
 
 
-def test_a_load_that_lost_rows_is_told(tmp_path: Path) -> None:
+def test_a_load_that_lost_rows_is_reported(tmp_path: Path) -> None:
     spool = Spool(tmp_path, "items", "topic")
     write_load(spool, 0, [(1,), (2,), (3,)])
     path = spool.folder(0) / part_name(0)
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(UserError, match="has 2 of its 3 rows: it is damaged"):
+    with pytest.raises(UserError, match="is damaged: only 2 of its 3 rows can be read"):
         PartReader(spool, 2, lambda: None).next({}, 5)
 
 
@@ -122,31 +122,35 @@ def test_nothing_but_values_is_taken_from_a_file(tmp_path: Path) -> None:
     now = datetime.datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=datetime.UTC)
     row = ([decimal.Decimal("1.5"), now, now.date(), now.time(), {"a": b"b"}, None],)
     write_load(spool, 0, [row])
-    told = PartReader(spool, 2, lambda: None).next({}, 5)
-    assert told is not None
-    assert told[0][0].value == {"n": row[0]}
+    part = PartReader(spool, 2, lambda: None).next({}, 5)
+    assert part is not None
+    assert part[0][0].value == {"n": row[0]}
     write_load(spool, 1, [(Path("/"),)])
-    with pytest.raises(UserError, match="is no value of a row"):
+    with pytest.raises(UserError, match="is not a type of values in rows"):
         PartReader(spool, 2, lambda: None).next({"turn": 1}, 5)
 
 
-def test_a_load_whose_rest_is_nowhere_is_told(tmp_path: Path) -> None:
+def test_a_load_whose_rest_is_nowhere_is_reported(tmp_path: Path) -> None:
     reader = PartReader(Spool(tmp_path, "items", "topic"), 2, lambda: None)
-    with pytest.raises(UserError, match=r"checkpoint\.location must be a folder that all workers"):
+    with pytest.raises(
+        UserError, match=r"checkpoint\.location must be a directory that all workers"
+    ):
         reader.next({"turn": 1, "rows": 5}, 10)
     assert reader.next({"turn": 1}, 10) == ([], {"turn": 2})
 
 
 @pytest.mark.parametrize(
-    ("given_", "said"),
+    ("given_", "message"),
     [
-        ({"mode": "incrementing", "incrementing.column.name": "id"}, "is for mode=bulk"),
-        ({"mode": "bulk", "query": "SELECT 1", "topic.prefix": "t"}, "needs partition.column"),
-        ({"mode": "bulk"}, "needs checkpoint.location"),
-        ({"mode": "bulk", "num.partitions": "1", "partition.column": "id"}, "of 2 or more"),
+        ({"mode": "incrementing", "incrementing.column.name": "id"}, "requires mode=bulk"),
+        ({"mode": "bulk", "query": "SELECT 1", "topic.prefix": "t"}, "requires partition.column"),
+        ({"mode": "bulk"}, "requires checkpoint.location"),
+        ({"mode": "bulk", "num.partitions": "1", "partition.column": "id"}, "of at least 2"),
     ],
 )
-def test_settings_that_do_not_go_together_are_told(given_: dict[str, str], said: str) -> None:
+def test_settings_that_do_not_go_together_are_reported(
+    given_: dict[str, str], message: str
+) -> None:
     properties = {"connection.url": "jdbc:sqlite:x", "num.partitions": "4", **given_}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         JdbcSource(JdbcSource.definition.settings(properties))

@@ -63,7 +63,7 @@ def test_urls_of_java_and_of_sqlalchemy_are_understood(text: str, made: str) -> 
     ["", "jdbc:oracle:thin:@x", "nonsense", "jdbc:postgresql://a,b/x", "jdbc:mysql://h/x?useSSL=1",
      "jdbc:postgresql://h:port/x", "oracle://x"],
 )  # fmt: skip
-def test_urls_that_are_none_are_told(text: str) -> None:
+def test_urls_that_are_none_are_reported(text: str) -> None:
     with pytest.raises(ValueError, match=r"connection\.url"):
         parse_url(text)
 
@@ -142,7 +142,7 @@ def test_keys_come_from_where_pk_mode_says() -> None:
     found = of_value.action(plain)
     assert found is not None
     assert found.identity == ("a",)
-    with pytest.raises(DataError, match=r"pk\.fields has nothing"):
+    with pytest.raises(DataError, match=r"no field nothing, which pk\.fields names"):
         rules(pk_fields=("nothing",)).action(record(1))
     with pytest.raises(DataError, match="no key"):
         rules().action(record(1).with_(key=None, key_schema=None))
@@ -286,7 +286,7 @@ class OperationalError(FakeError):
         ("sqlite", FakeError("CHECK failed: full", code=sqlite3.SQLITE_CONSTRAINT), False),
     ],
 )
-def test_what_may_pass_is_told_apart_from_what_is_wrong_with_a_row(
+def test_transient_errors_are_distinguished_from_errors_of_a_row(
     dialect: str, error: FakeError, passes: bool
 ) -> None:
     assert is_transient(dialect, DBAPIError("statement", {}, error)) is passes

@@ -51,54 +51,54 @@ def converter(registry: LyingRegistry, name: str = "JsonSchemaConverter", **give
     ],
     ids=["silence", "status", "header", "body", "endless body", "error"],
 )
-def test_an_answer_that_does_not_end_is_given_up_in_time(
+def test_a_response_that_does_not_end_times_out(
     registry: LyingRegistry, begun: bytes | None
 ) -> None:
-    registry.answer, registry.drips = begun, begun is not None
+    registry.response, registry.drips = begun, begun is not None
     began = time.monotonic()
-    with pytest.raises(RetriableError, match=r"no schema registry answers; .* in 300 ms"):
+    with pytest.raises(RetriableError, match=r"no schema registry responded; .* within 300 ms"):
         converter(registry).to_connect("t", FRAMED + b"1")
     assert time.monotonic() - began < 15
     assert registry.requests == 2
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("response", "message"),
     [
-        (http(200, b"<html>"), "its answer is no JSON"),
-        (http(200, b""), "its answer is no JSON"),
-        (http(200, b"\xff\xfe\xfd"), "its answer is no JSON"),
-        (http(200, b"[" * 100_000), "its answer is no JSON"),
-        (http(200, None), "its answer has no schema"),
-        (http(200, [1]), "its answer has no schema"),
-        (http(200, {"id": 7}), "its answer has no schema"),
-        (http(200, {"schema": {"type": "string"}}), "its answer has no schema"),
-        (http(200, {"schema": "{}", "schemaType": 5}), "its answer has no schema"),
+        (http(200, b"<html>"), "the response is not valid JSON"),
+        (http(200, b""), "the response is not valid JSON"),
+        (http(200, b"\xff\xfe\xfd"), "the response is not valid JSON"),
+        (http(200, b"[" * 100_000), "the response is not valid JSON"),
+        (http(200, None), "the response contains no schema"),
+        (http(200, [1]), "the response contains no schema"),
+        (http(200, {"id": 7}), "the response contains no schema"),
+        (http(200, {"schema": {"type": "string"}}), "the response contains no schema"),
+        (http(200, {"schema": "{}", "schemaType": 5}), "the response contains no schema"),
         (http(500, {"message": "out of\n  order"}), "500 out of order"),
         (http(500, b"x" * 10_000), "500 x"),
         (http(302, b"", "Location: http://example.invalid/"), "302"),
         (http(302, b"", "Location: file:///etc/passwd"), "302"),
-        (b"garbage\r\n\r\n", "no schema registry answers"),
-        (b"", "no schema registry answers"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "no schema registry answers"),
+        (b"garbage\r\n\r\n", "no schema registry responded"),
+        (b"", "no schema registry responded"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "no schema registry responded"),
     ],
 )
-def test_what_no_registry_says_is_told_in_a_line_and_is_no_records_fault(
-    registry: LyingRegistry, answer: bytes, said: str
+def test_an_invalid_response_is_reported_in_a_line_and_fails_no_record(
+    registry: LyingRegistry, response: bytes, message: str
 ) -> None:
-    registry.answer = answer
+    registry.response = response
     with pytest.raises(RetriableError) as error:
         converter(registry).to_connect("t", FRAMED + b"1")
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
     assert registry.requests == 2
 
 
-@pytest.mark.parametrize("told", [{}, {"id": "x"}, {"id": -1}, {"id": 2**40}, {"id": True}, []])
-def test_an_id_that_cannot_be_is_not_written(registry: LyingRegistry, told: Any) -> None:
-    registry.answer = http(200, told)
-    with pytest.raises(RetriableError, match="its answer has no schema's id"):
+@pytest.mark.parametrize("document", [{}, {"id": "x"}, {"id": -1}, {"id": 2**40}, {"id": True}, []])
+def test_an_id_that_cannot_be_is_not_written(registry: LyingRegistry, document: Any) -> None:
+    registry.response = http(200, document)
+    with pytest.raises(RetriableError, match="the response contains no schema ID"):
         converter(registry).from_connect("t", data.STRING, "x")
 
 
@@ -106,7 +106,7 @@ def test_an_answer_has_a_size_that_it_must_not_exceed(
     registry: LyingRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_http, "MAX_RESPONSE_BYTES", 1000)
-    registry.answer = http(200, {"schema": "x" * 2000})
+    registry.response = http(200, {"schema": "x" * 2000})
     with pytest.raises(RetriableError, match="more than 1000 bytes"):
         converter(registry).to_connect("t", FRAMED + b"1")
 
@@ -150,7 +150,7 @@ def test_a_wrong_avro_schema_fails_its_record_alone(
     registry: LyingRegistry, schema: Any, payload: bytes
 ) -> None:
     text = schema if isinstance(schema, str) else json.dumps(schema)
-    registry.answer = http(200, {"schema": text})
+    registry.response = http(200, {"schema": text})
     with pytest.raises(DataError):
         converter(registry, "AvroConverter").to_connect("t", FRAMED + payload)
 
@@ -164,7 +164,7 @@ def test_a_wrong_avro_schema_fails_its_record_alone(
 def test_a_newest_schema_that_values_cannot_have_fails_their_record_alone(
     registry: LyingRegistry, schema: Any
 ) -> None:
-    registry.answer = http(200, {"id": 7, "schema": json.dumps(schema)})
+    registry.response = http(200, {"id": 7, "schema": json.dumps(schema)})
     given = {"use_latest_version": "true", "auto_register_schemas": "false"}
     with pytest.raises(DataError):
         converter(registry, "AvroConverter", **given).from_connect("t", None, {"n": 1})
@@ -173,14 +173,14 @@ def test_a_newest_schema_that_values_cannot_have_fails_their_record_alone(
 def test_a_struct_without_fields_is_read_where_bytes_bound_it(registry: LyingRegistry) -> None:
     fields = [{"name": "e", "type": EMPTY}, {"name": "n", "type": "int"}]
     schema = {"type": "record", "name": "R", "fields": fields}
-    registry.answer = http(200, {"schema": json.dumps(schema)})
+    registry.response = http(200, {"schema": json.dumps(schema)})
     _, value = converter(registry, "AvroConverter").to_connect("t", FRAMED + b"\x02")
     assert value == {"e": {}, "n": 1}
 
 
 @pytest.mark.parametrize("text", ["no schema", "5", "{", '{"type": 5}', '{"properties": 3}'])
 def test_a_wrong_json_schema_fails_its_record_alone(registry: LyingRegistry, text: str) -> None:
-    registry.answer = http(200, {"schema": text, "schemaType": "JSON"})
+    registry.response = http(200, {"schema": text, "schemaType": "JSON"})
     with pytest.raises(DataError):
         converter(registry).to_connect("t", FRAMED + b'"x"')
 

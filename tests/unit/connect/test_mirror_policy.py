@@ -45,8 +45,8 @@ def test_copies_are_named_for_where_they_come_from() -> None:
 
 
 def test_internal_topics_are_not_copied_by_default() -> None:
-    told = settings()
-    wanted = Patterns("topics", told["topics"], told["topics.exclude"])
+    parsed = settings()
+    wanted = Patterns("topics", parsed["topics"], parsed["topics.exclude"])
     names = [
         "orders",
         "__consumer_offsets",
@@ -58,9 +58,9 @@ def test_internal_topics_are_not_copied_by_default() -> None:
 
 
 def test_properties_of_the_clusters_go_to_their_clients() -> None:
-    told = MirrorSource.definition.settings({**GIVEN, "source.cluster.security.protocol": "SSL"})
-    assert client_of(told, "source") == {"bootstrap.servers": "a:1", "security.protocol": "SSL"}
-    assert client_of(told, "target") == {"bootstrap.servers": "b:2"}
+    parsed = MirrorSource.definition.settings({**GIVEN, "source.cluster.security.protocol": "SSL"})
+    assert client_of(parsed, "source") == {"bootstrap.servers": "a:1", "security.protocol": "SSL"}
+    assert client_of(parsed, "target") == {"bootstrap.servers": "b:2"}
 
 
 def test_records_are_in_mirror_makers_form() -> None:
@@ -124,13 +124,13 @@ def test_offsets_at_a_sync_are_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
-        ({"target.cluster.alias": "us"}, "must be two names"),
-        ({"topics": "("}, "topics has what is no regular expression"),
+        ({"target.cluster.alias": "us"}, "must differ"),
+        ({"topics": "("}, "topics contains an invalid regular expression"),
         ({"source.cluster.alias": ""}, "source.cluster.alias"),
     ],
 )
-def test_wrong_settings_are_told(more: dict[str, str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_wrong_settings_are_reported(more: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         SourceKit("MirrorSource", GIVEN | more)

@@ -17,7 +17,8 @@ from ottla.cli.connect_plugins import connect_plugins
 from ottla.cli.connect_worker import _log_missing_plugins
 from ottla.connect import plugins
 from ottla.connect.plugins import EXTRAS, PACKAGES, MissingPackage, connector_class
-from ottla.connect.rest import Request, handle
+from ottla.connect.rest.exchange import Request
+from ottla.connect.rest.router import handle
 from ottla.connect.standalone import StandaloneHerder
 from ottla.connect.worker_config import WorkerConfig
 
@@ -92,7 +93,7 @@ def test_converters_without_their_package_are_not_listed_either(rest: Rest) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("SparkSource", f"needs the package pyspark: {install_extra('spark')}"),
         ("SparkSink", f"needs the package pyspark: {install_extra('spark')}"),
@@ -102,17 +103,17 @@ def test_converters_without_their_package_are_not_listed_either(rest: Rest) -> N
     ],
 )
 def test_a_connector_that_cannot_run_is_refused_with_what_to_install(
-    rest: Rest, name: str, said: str
+    rest: Rest, name: str, message: str
 ) -> None:
     config = {"connector.class": name, "topics": "a", "format": "json", "path": "out"}
-    status, told = rest.ask("POST", "/connectors", {"name": "x", "config": config})
+    status, reported = rest.ask("POST", "/connectors", {"name": "x", "config": config})
     assert status == 400
-    assert f"The connector {name} needs the package" in told["message"]
-    assert told["message"].endswith(said)
-    status, told = rest.ask("PUT", f"/connector-plugins/{name}/config/validate", config)
+    assert f"The connector {name} needs the package" in reported["message"]
+    assert reported["message"].endswith(message)
+    status, reported = rest.ask("PUT", f"/connector-plugins/{name}/config/validate", config)
     assert status == 200
-    errors = [error for each in told["configs"] for error in each["value"]["errors"]]
-    assert any(error.endswith(said) for error in errors)
+    errors = [error for each in reported["configs"] for error in each["value"]["errors"]]
+    assert any(error.endswith(message) for error in errors)
 
 
 def test_a_package_that_does_not_load_is_not_taken_for_an_unknown_name(
@@ -133,8 +134,8 @@ def test_the_tool_lists_both(bare: None) -> None:
     assert "FileStreamSource" in can
     assert "PostgresSource" not in can
     assert f"the package psycopg: {install_extra('postgres')}" in cannot
-    told = json.loads(CliRunner().invoke(connect_plugins, ["--json"]).output)
-    assert {each["name"] for each in told["missing"]} == SPARK | DATABASES
+    reported = json.loads(CliRunner().invoke(connect_plugins, ["--json"]).output)
+    assert {each["name"] for each in reported["missing"]} == SPARK | DATABASES
 
 
 def test_a_worker_logs_what_it_cannot_run_when_it_starts(

@@ -30,7 +30,7 @@ def test_offsets_and_generations_outlive_the_worker(tmp_path: Path) -> None:
     assert again.directory("c") == directory
 
 
-def test_whoever_removes_the_file_begins_anew(tmp_path: Path) -> None:
+def test_without_the_file_a_connector_starts_over(tmp_path: Path) -> None:
     store = opened(tmp_path / "o")
     directory = store.directory("c")
     store.close()
@@ -61,7 +61,7 @@ def test_one_worker_at_a_time_has_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["\xac\xed\x00\x05", "[]", '{"version": 9}', '{"version": 1}'])
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path, text: str) -> None:
     (tmp_path / "o").write_text(text)
-    with pytest.raises(UserError, match="does not hold offsets"):
+    with pytest.raises(UserError, match="is not an offsets file of Ottla"):
         opened(tmp_path / "o")
     assert (tmp_path / "o").read_text() == text
 
@@ -79,14 +79,14 @@ def test_merged_offsets_have_one_for_each_partition() -> None:
 
 
 def test_the_reason_of_a_failed_query_is_what_python_raised_last() -> None:
-    told = (
+    error_text = (
         "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
         "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n"
         '  File "x.py", line 1, in f\n    raise UserError(…)\n'
         "ottla.base.errors.UserError: Cannot read f: is a directory.\n SQLSTATE: 38000\n"
         "=== Streaming Query ===\nmore"
     )
-    assert reason_of(told) == "Cannot read f: is a directory."
+    assert reason_of(error_text) == "Cannot read f: is a directory."
     assert reason_of("[STREAM_FAILED] Query ended: disk full SQLSTATE: XXKST\n\tat x.Y") == (
         "[STREAM_FAILED] Query ended: disk full"
     )

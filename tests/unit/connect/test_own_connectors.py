@@ -102,9 +102,9 @@ def test_the_kit_finds_a_sink_that_repeats(tmp_path: Path) -> None:
 
 
 def test_every_connector_states_its_guarantee() -> None:
-    told = {each.name: each.guarantee for each in plugins.connector_plugins()}
-    assert told["HttpSink"] == "at-least-once"
+    guarantees = {each.name: each.guarantee for each in plugins.connector_plugins()}
+    assert guarantees["HttpSink"] == "at-least-once"
     for name in ("FileSource", "FileSink", "ParquetSink", "MirrorSource", "Datagen"):
-        assert told[name] == "exactly-once"
+        assert guarantees[name] == "exactly-once"
     page = (PAGE.parent / "connectors.md").read_text() + (PAGE.parent / "connect.md").read_text()
     assert [name for name in plugins.CONNECTORS if f"`{name}`" not in page] == []

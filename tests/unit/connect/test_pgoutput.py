@@ -62,10 +62,12 @@ def commit(commit_lsn: int, end: int) -> bytes:
     return wal(b"C" + struct.pack(">BQQq", 0, commit_lsn, end, 1_000_000))
 
 
-def relation(told: Relation = ORDERS) -> bytes:
-    made = b"R" + struct.pack(">I", told.oid) + f"{told.schema}\0{told.name}\0".encode()
-    made += told.identity.encode() + struct.pack(">H", len(told.columns))
-    for each in told.columns:
+def relation(described: Relation = ORDERS) -> bytes:
+    made = (
+        b"R" + struct.pack(">I", described.oid) + f"{described.schema}\0{described.name}\0".encode()
+    )
+    made += described.identity.encode() + struct.pack(">H", len(described.columns))
+    for each in described.columns:
         made += bytes([each.is_identity]) + each.name.encode() + b"\0"
         made += struct.pack(">Ii", each.type_oid, each.type_modifier)
     return wal(made)
@@ -101,10 +103,12 @@ def truncate(*oids: int) -> bytes:
     return wal(b"T" + struct.pack(">IB", len(oids), 0) + struct.pack(f">{len(oids)}I", *oids))
 
 
-def shape_of(told: Relation) -> TableSchema:
+def shape_of(described: Relation) -> TableSchema:
     selection = Selection.of({name: [] for name in LISTS})
-    key = tuple(each.name for each in told.columns if each.is_identity)
-    return make_table_schema(told, key, "shop", selection, KeyColumns(), TypeModes(), {}, "???")
+    key = tuple(each.name for each in described.columns if each.is_identity)
+    return make_table_schema(
+        described, key, "shop", selection, KeyColumns(), TypeModes(), {}, "???"
+    )
 
 
 START = Position(50)

@@ -7,6 +7,7 @@ import pytest
 from ottla.base.errors import UserError
 from ottla.connect.connectors import spark_formats
 from ottla.connect.connectors.spark_formats import plain_errors, sentence
+from ottla.connect.connectors.spark_source import SparkSource
 from ottla.connect.session import not_started
 
 NO_METHOD = (
@@ -44,12 +45,12 @@ def version(monkeypatch: pytest.MonkeyPatch) -> None:
         ("iceberg", Exception(NO_INTERFACE), "IncompatibleClassChangeError"),
     ],
 )  # fmt: skip
-def test_a_package_of_another_spark_is_told(format_: str, error: Exception, name: str) -> None:
-    with pytest.raises(UserError) as told, plain_errors(format_):
+def test_a_package_of_another_spark_is_reported(format_: str, error: Exception, name: str) -> None:
+    with pytest.raises(UserError) as raised, plain_errors(format_):
         raise error
-    assert str(told.value) == (
-        f"The package that Spark has for the format {format_} is made for another Spark than 4.3.0 "
-        f"({name}): set spark.jars.packages in the worker's properties to one that is made for 4.3."
+    assert str(raised.value) == (
+        f"The package for the format {format_} does not support Spark 4.3.0 ({name}). Set "
+        "spark.jars.packages in the worker's properties to a package for Spark 4.3."
     )
 
 
@@ -61,11 +62,25 @@ def test_a_package_that_is_missing_is_named_for_this_spark() -> None:
     assert sentence("x", error) == "Spark has no format x."
 
 
-def test_a_spark_that_does_not_start_is_told() -> None:
+def test_a_spark_that_does_not_start_is_reported() -> None:
     text = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
     packages = {"spark.jars.packages": "io.delta:delta-spark_4.3_2.13:9.9.9"}
-    assert "io.delta:delta-spark_4.3_2.13:9.9.9 then: is there" in not_started(text, packages)
+    assert (
+        "downloads spark.jars.packages=io.delta:delta-spark_4.3_2.13:9.9.9. Check that"
+        in not_started(text, packages)
+    )
     assert not_started(text, {}).endswith("on the worker's console.")
     assert not_started("Master must start with yarn", {}) == (
-        "Spark does not start: Master must start with yarn"
+        "Spark did not start: Master must start with yarn"
     )
+
+
+def test_a_query_that_ends_is_explained_by_its_format() -> None:
+    source = SparkSource(
+        SparkSource.definition.settings(
+            {"format": "delta", "topic": "t", "path": "p", "checkpoint.location": "c"}
+        )
+    )
+    error = Exception("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta")
+    assert source.error_message(error) == sentence("delta", error)
+    assert "spark.jars.packages" in source.error_message(error)

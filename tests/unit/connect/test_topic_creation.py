@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import UserError
 from ottla.connect.config import ConnectorConfig, validate
-from ottla.connect.rest_plugins import validated
+from ottla.connect.rest.plugins import validated
 from ottla.connect.topic_creation import TopicCreation
 from ottla.connect.worker_config import WorkerConfig
 
@@ -124,27 +124,27 @@ FACTOR = (
             f"{T}default.partitions": f"Invalid value many for configuration {T}default.part"}),
     ],
 )  # fmt: skip
-def test_validate_tells_in_kafkas_words_what_is_wrong(
+def test_validate_reports_errors_in_kafkas_words(
     given: dict[str, str], errors: dict[str, str]
 ) -> None:
-    answer = json.loads(json.dumps(validated({**SOURCE, **given}, WORKER)))
+    response = json.loads(json.dumps(validated({**SOURCE, **given}, WORKER)))
     found = {
         each["value"]["name"]: each["value"]["errors"]
-        for each in answer["configs"]
+        for each in response["configs"]
         if each["value"]["errors"]
     }
     assert found.keys() == errors.keys()
-    assert answer["error_count"] == len(errors)
-    for name, said in errors.items():
+    assert response["error_count"] == len(errors)
+    for name, message in errors.items():
         assert len(found[name]) == 1
-        assert found[name][0].startswith(said)
+        assert found[name][0].startswith(message)
 
 
 def test_validate_shows_the_properties_of_each_group_with_the_defaults_that_count() -> None:
-    answer = validated({**SOURCE, **GROUPS}, WORKER)
-    shown = {each["value"]["name"]: each for each in answer["configs"]}
-    assert answer["error_count"] == 0
-    assert "Topic Creation: logs" in answer["groups"]
+    response = validated({**SOURCE, **GROUPS}, WORKER)
+    shown = {each["value"]["name"]: each for each in response["configs"]}
+    assert response["error_count"] == 0
+    assert "Topic Creation: logs" in response["groups"]
     assert shown[f"{T}tables.partitions"]["value"]["value"] == "7"
     assert shown[f"{T}tables.partitions"]["definition"]["type"] == "INT"
     assert shown[f"{T}default.partitions"]["definition"]["required"]
@@ -152,6 +152,6 @@ def test_validate_shows_the_properties_of_each_group_with_the_defaults_that_coun
 
 def test_a_group_that_is_not_listed_and_those_of_a_sink_are_warned_of() -> None:
     given = {**SOURCE, **DEFAULT, f"{T}log.partitions": "1"}
-    assert validate(given, WORKER).unknown()[0].startswith(f"There is no property {T}log.partition")
+    assert validate(given, WORKER).unknown()[0].startswith(f"Property {T}log.partitions does not")
     sink = {"name": "k", "connector.class": "FileStreamSink", "file": "f", "topics": "t", **DEFAULT}
     assert len(validate(sink, WORKER).unknown()) == 2

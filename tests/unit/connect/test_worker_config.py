@@ -18,12 +18,12 @@ GIVEN = {
 }
 
 
-def test_everything_that_is_missing_is_told_at_once() -> None:
-    with pytest.raises(UserError) as told:
+def test_all_missing_properties_are_reported_at_once() -> None:
+    with pytest.raises(UserError) as raised:
         WorkerConfig.of({"heartbeat.interval.ms": "x"}, DISTRIBUTED)
     for name in ("group.id", "config.storage.topic", "offset.storage.topic",
                  "status.storage.topic", "key.converter", "heartbeat.interval.ms"):  # fmt: skip
-        assert name in str(told.value)
+        assert name in str(raised.value)
 
 
 def test_a_worker_must_be_heard_of_within_its_session() -> None:
@@ -38,6 +38,6 @@ def test_workers_are_known_by_the_address_they_advertise() -> None:
     assert here.worker_id == "127.0.0.1:8084"
 
 
-def test_what_has_no_effect_is_said() -> None:
+def test_properties_without_effect_are_reported() -> None:
     (notice,) = WorkerConfig.of({**GIVEN, "connect.protocol": "eager"}, DISTRIBUTED).notices()
     assert "connect.protocol has no effect" in notice

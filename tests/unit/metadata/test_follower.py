@@ -105,7 +105,7 @@ def test_a_failing_reaction_does_not_stop_the_follower(caplog: pytest.LogCapture
     assert "disk on fire" in caplog.text
 
 
-def test_waiters_of_a_closed_follower_are_told() -> None:
+def test_waiters_of_a_closed_follower_are_reported() -> None:
     async def scenario() -> None:
         follower = ImageFollower(await store_with(), ClusterImage(), lambda delta: None)
         await follower.load()

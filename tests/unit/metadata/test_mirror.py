@@ -89,23 +89,23 @@ def _stat(version: int, mzxid: int, children: int) -> bytes:
 
 
 def mirrored(tree: Tree) -> tuple[Mirror, list[Change]]:
-    told: list[Change] = []
+    notified: list[Change] = []
     session: Any = tree
-    return Mirror(session, "/root", lambda revision, changes: told.extend(changes)), told
+    return Mirror(session, "/root", lambda revision, changes: notified.extend(changes)), notified
 
 
 def test_everything_below_the_root_is_loaded() -> None:
     async def scenario() -> None:
         tree = Tree(a=b"1", b=b"2")
         tree.set("/root/a/x", b"3")
-        mirror, told = mirrored(tree)
+        mirror, notified = mirrored(tree)
         await mirror.load()
         assert mirror.nodes("/") == {
             "/a": Node(b"1", 0),
             "/b": Node(b"2", 0),
             "/a/x": Node(b"3", 0),
         }
-        assert len(told) == 3
+        assert len(notified) == 3
 
     asyncio.run(scenario())
 
@@ -113,7 +113,7 @@ def test_everything_below_the_root_is_loaded() -> None:
 def test_what_comes_while_it_loads_is_kept() -> None:
     async def scenario() -> None:
         tree = Tree(a=b"1")
-        mirror, told = mirrored(tree)
+        mirror, notified = mirrored(tree)
 
         def create_late(path: str) -> None:
             if path == "/root" and "/root/late" not in tree.nodes:
@@ -124,7 +124,7 @@ def test_what_comes_while_it_loads_is_kept() -> None:
         await mirror.load()
         await asyncio.sleep(0)
         assert mirror.nodes("/late") == {"/late": Node(b"2", 0)}
-        assert ("/late", Node(b"2", 0)) in told
+        assert ("/late", Node(b"2", 0)) in notified
 
     asyncio.run(scenario())
 
@@ -132,14 +132,14 @@ def test_what_comes_while_it_loads_is_kept() -> None:
 def test_what_was_deleted_while_the_connection_was_gone_is_forgotten_by_the_next_loading() -> None:
     async def scenario() -> None:
         tree = Tree(a=b"1", b=b"2")
-        mirror, told = mirrored(tree)
+        mirror, notified = mirrored(tree)
         await mirror.load()
         tree.delete("/root/b")
         tree.set("/root/a", b"9")
-        told.clear()
+        notified.clear()
         await mirror.load()
         assert mirror.nodes("/") == {"/a": Node(b"9", 1)}
-        assert sorted(told) == [("/a", Node(b"9", 1)), ("/b", None)]
+        assert sorted(notified) == [("/a", Node(b"9", 1)), ("/b", None)]
 
     asyncio.run(scenario())
 
@@ -149,16 +149,16 @@ def test_changes_have_a_new_revision_though_events_before_zookeeper_3_9_carry_no
 
     async def scenario() -> None:
         tree = Tree(a=b"1")
-        told: asyncio.Queue[tuple[int, list[Change]]] = asyncio.Queue()
+        notified: asyncio.Queue[tuple[int, list[Change]]] = asyncio.Queue()
         session: Any = tree
-        mirror = Mirror(session, "/root", lambda *each: told.put_nowait(each))
+        mirror = Mirror(session, "/root", lambda *each: notified.put_nowait(each))
         await mirror.load()
-        loaded, _ = told.get_nowait()
+        loaded, _ = notified.get_nowait()
         tree.set("/root/b", b"2")
         mirror.on_event(WatchEvent(EventType.CREATED, 3, "/root/b"), -1)
-        assert await asyncio.wait_for(told.get(), 10) == (loaded + 1, [("/b", Node(b"2", 0))])
+        assert await asyncio.wait_for(notified.get(), 10) == (loaded + 1, [("/b", Node(b"2", 0))])
         tree.delete("/root/a")
         mirror.on_event(WatchEvent(EventType.DELETED, 3, "/root/a"), -1)
-        assert await asyncio.wait_for(told.get(), 10) == (loaded + 2, [("/a", None)])
+        assert await asyncio.wait_for(notified.get(), 10) == (loaded + 2, [("/a", None)])
 
     asyncio.run(scenario())

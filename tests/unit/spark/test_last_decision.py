@@ -35,8 +35,8 @@ def last_decision(
     monkeypatch: pytest.MonkeyPatch, ends: dict[OffsetSpec, int], answers: list[Any]
 ) -> Decision | None:
     async def list_offsets(cluster: Any, asked: dict[TopicPartition, Any], isolation: Any) -> Any:
-        told = {tp: SimpleNamespace(offset=ends[spec]) for tp, spec in asked.items()}
-        return SimpleNamespace(checked=lambda _: told)
+        offsets = {tp: SimpleNamespace(offset=ends[spec]) for tp, spec in asked.items()}
+        return SimpleNamespace(checked=lambda _: offsets)
 
     async def fetch_partition(*given: Any, **options: Any) -> Any:
         answer = answers.pop(0)
@@ -78,7 +78,7 @@ def test_a_log_that_begins_later_is_read_from_there(monkeypatch: pytest.MonkeyPa
     assert last_decision(monkeypatch, ends, [gone, later]) == DECISION
 
 
-def test_an_end_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_that_cannot_be_reached_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cluster.config, "default_api_timeout_ms", 50)
     monkeypatch.setattr(exactly_once, "_fetch_records", nothing_there)
     with pytest.raises(UserError, match="ends at offset 3 according to its leader"):

@@ -57,10 +57,10 @@ def test_a_picture_is_written(tmp_path: Path) -> None:
 
 
 def test_the_commands_word_counts_over_the_programs(tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    reported = tmp_path / "reported"
     end = f"""
 def run(app, stores=None, http=None):
-    open({str(told)!r}, "w").write(" ".join((
+    open({str(reported)!r}, "w").write(" ".join((
         app.bootstrap, app.master, app.state_dir, app.spark_settings["spark.x"], str(http))))
 import ottla.streams.run
 ottla.streams.run.run = run
@@ -75,7 +75,7 @@ app.run()
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert told.read_text() == "there:2 local[1] /s y 7070"
+    assert reported.read_text() == "there:2 local[1] /s y 7070"
 
 
 @pytest.mark.parametrize(

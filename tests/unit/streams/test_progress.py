@@ -104,8 +104,8 @@ def test_state_says_what_is_kept_and_what_was_late() -> None:
 
 
 def test_state_that_spark_does_not_count_is_told_by_its_size() -> None:
-    (told,) = PROGRESS["stateOperators"]
-    uncounted = status({**PROGRESS, "stateOperators": [{**told, "numRowsTotal": 0}]})
+    (operator,) = PROGRESS["stateOperators"]
+    uncounted = status({**PROGRESS, "stateOperators": [{**operator, "numRowsTotal": 0}]})
     assert uncounted.state[0].rows is None
     assert "state 2.0 MB, 2 late" in status_line(uncounted, "12:00:05")
     assert "state_rows" not in prometheus("app", [uncounted])

@@ -29,8 +29,8 @@ TAKEN_OVER = (
 
 
 def test_the_last_exception_of_python_is_the_cause() -> None:
-    told = "ottla.client.errors.BrokersUnreachable: none of localhost:1 could be reached in 60 s"
-    assert cause_of(LOST_BROKER) == told
+    cause = "ottla.client.errors.BrokersUnreachable: none of localhost:1 could be reached in 60 s"
+    assert cause_of(LOST_BROKER) == cause
     assert cause_of(RAISED) == "ValueError: invalid literal for int()"
 
 

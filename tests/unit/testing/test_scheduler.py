@@ -65,7 +65,7 @@ def test_sleeping_takes_no_real_time() -> None:
     assert scheduler.now == pytest.approx(3600)
 
 
-def test_waiting_for_what_nobody_brings_is_told() -> None:
+def test_waiting_for_what_nobody_brings_is_reported() -> None:
     scheduler = Scheduler(1)
 
     async def wait() -> None:

@@ -60,7 +60,7 @@ def test_a_committed_offset_has_its_topics_id() -> None:
     assert again["data"]["topicId"] == "AAECAwQFBgcICQoLDA0ODw"
 
 
-def test_an_unknown_type_is_told() -> None:
+def test_an_unknown_type_is_reported() -> None:
     with pytest.raises(UnknownType) as caught:
         group_record(b"\x7f\x00", None)
     assert caught.value.kind == 0x7F00
@@ -89,7 +89,7 @@ def test_a_struct_in_a_tagged_field_is_null_when_it_is_0() -> None:
     """Apache Kafka 4.3 writes members that do not use the classic protocol like this."""
     key = bytes.fromhex("000500016700016d")
     value = "00000269000263032f68030261026204782e2a000493e00672616e6765"
-    told = group_record(key, bytes.fromhex(f"{value}01000100")).value
-    assert told is not None
-    assert told["data"]["serverAssignor"] == "range"
-    assert told["data"]["classicMemberMetadata"] is None
+    decoded = group_record(key, bytes.fromhex(f"{value}01000100")).value
+    assert decoded is not None
+    assert decoded["data"]["serverAssignor"] == "range"
+    assert decoded["data"]["classicMemberMetadata"] is None

@@ -63,23 +63,26 @@ class GeneratedColumn(NamedTuple):
 
 class Datagen(SourceConnector):
     definition = Definition([
-        key("topic", _STRING, "", "Where records go.", None, Importance.HIGH),
-        key("kafka.topic", _STRING, "", "The same, as Confluent names it."),
-        key("quickstart", _STRING, "", "A set of fields.", OneOf(("", *QUICKSTARTS))),
-        key("fields", _STRING, "", "Fields of one's own: name:kind, …"),
-        key("key.field", _STRING, "", "The field that is the key; empty: as quickstart has it."),
-        key("max.interval", _LONG, 500, "The longest pause between records, in ms.", AtLeast(0)),
-        key("rate", ConfigType.DOUBLE, 0.0, "So many records a second instead; 0: no.", AtLeast(0)),
-        key("iterations", _LONG, -1, "So many records for each task; -1: no end.", AtLeast(-1)),
-        key("seed", _LONG, 1, "Another one makes other records."),
+        key("topic", _STRING, "", "Topic to write to.", None, Importance.HIGH),
+        key("kafka.topic", _STRING, "", "Alias of topic, as in Confluent's connector."),
+        key("quickstart", _STRING, "", "Predefined set of fields.", OneOf(("", *QUICKSTARTS))),
+        key("fields", _STRING, "", "Fields of the records, as name:kind, …"),
+        key("key.field", _STRING, "",
+            "Field to use as key. If empty, the one that quickstart defines."),
+        key("max.interval", _LONG, 500, "Maximum time between records, in milliseconds.",
+            AtLeast(0)),
+        key("rate", ConfigType.DOUBLE, 0.0, "Records per second; 0 to use max.interval.",
+            AtLeast(0)),
+        key("iterations", _LONG, -1, "Number of records per task; -1 for no limit.", AtLeast(-1)),
+        key("seed", _LONG, 1, "Seed of the random values."),
     ])  # fmt: skip
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         if not (settings["topic"] or settings["kafka.topic"]):
-            raise ValueError("set topic, where records go")
+            raise ValueError("set topic to the topic to write to")
         if bool(settings["quickstart"]) == bool(settings["fields"]):
-            raise ValueError("set quickstart or fields, one of them")
+            raise ValueError("set exactly one of quickstart and fields")
         names = [each.name for each in columns_of(settings)]
         if settings["key.field"] and settings["key.field"] not in names:
             raise ValueError(f"key.field must be one of {', '.join(names)}")
@@ -93,7 +96,9 @@ class Datagen(SourceConnector):
     def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
         count = offset.get("count")
         if partition.keys() != {"task"} or not isinstance(count, int) or count < 0:
-            raise ValueError('an offset of a generator is {"count": …} of {"task": …}')
+            raise ValueError(
+                'the source offset must have the form {"count": …}, and its partition {"task": …}'
+            )
 
 
 class DatagenTask(SourceTask):
@@ -191,19 +196,19 @@ def _column(kind: str, of: str | None) -> tuple[Schema, Make]:
         begin = first or EPOCH_MS
         return data.TIMESTAMP_SCHEMA, lambda chance, number: from_ms(begin + number * 1000)
     kinds = "sequence, int, double, boolean, uuid, string, choice, time"
-    raise ValueError(f"there is no kind {kind!r} of field; there are {kinds}")
+    raise ValueError(f"unknown kind of field {kind!r}; use one of {kinds}")
 
 
 def _range(kind: str, of: str | None) -> tuple[Schema, Make]:
     match = _RANGE.fullmatch((of or "0..100").strip())
     if match is None:
-        raise ValueError(f"{kind} needs a range, as {kind}(0..100)")
+        raise ValueError(f"{kind} must have a range, such as {kind}(0..100)")
     try:
         low, high = float(match[1]), float(match[2])
     except ValueError:
-        raise ValueError(f"{kind} needs a range, as {kind}(0..100)") from None
+        raise ValueError(f"{kind} must have a range, such as {kind}(0..100)") from None
     if low > high:
-        raise ValueError(f"the range {of} has its end before its beginning")
+        raise ValueError(f"the range {of} ends before it begins")
     if kind == "int":
         first, last = int(low), int(high)
         return data.INT64, lambda chance, number: chance.randint(first, last)
@@ -214,5 +219,5 @@ def _number(kind: str, of: str | None) -> int:
     if of is None:
         return 0
     if not of.strip().isdecimal():
-        raise ValueError(f"{kind}({of}) needs a number")
+        raise ValueError(f"the argument of {kind}({of}) must be a number")
     return int(of)

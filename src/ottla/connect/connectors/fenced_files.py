@@ -46,7 +46,7 @@ class FencedState:
     def check(self, path: str) -> None:
         """Raise UserError if another worker has taken over."""
         if max(self._epochs(), default=0) > self._epoch:
-            raise UserError(f"Another worker writes {path} by now.")
+            raise UserError(f"Another worker has taken over {path}.")
 
     def forget_older(self) -> None:
         for epoch in self._epochs():

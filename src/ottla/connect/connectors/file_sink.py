@@ -45,17 +45,18 @@ _STRING, _HIGH = ConfigType.STRING, Importance.HIGH
 class FileSink(SinkConnector):
     guarantee = Guarantee.EXACTLY_ONCE
     definition = Definition([
-        key("file", _STRING, "", "The file to write.", None, _HIGH),
-        key("directory", _STRING, "", "The folder for a file for each topic.", None, _HIGH),
+        key("file", _STRING, "", "File to write.", None, _HIGH),
+        key("directory", _STRING, "", "Directory to write, with one file per topic.", None, _HIGH),
         key("file.max.bytes", ConfigType.LONG, 0,
-            "In a folder: begin a new file when one is so long; 0: never.", AtLeast(0)),
+            "Size at which a new file is started, in bytes, with directory; 0 for no limit.",
+            AtLeast(0)),
         *FORMAT_KEYS,
     ])  # fmt: skip
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         if bool(settings["file"]) == bool(settings["directory"]):
-            raise ValueError("set file or directory, one of them")
+            raise ValueError("set exactly one of file and directory")
         check_format(settings)
 
     def make_task(self, settings: Settings) -> SinkTask:
@@ -100,7 +101,7 @@ class FileSinkTask(SinkTask):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._state = FencedState(Path(), STATE, 0)
-        self._told: dict[str, Any] = {}
+        self._saved_state: dict[str, Any] = {}
         """State of the last recorded batch."""
         self._batch = -1
         self._before: dict[str, Any] = {}
@@ -110,9 +111,9 @@ class FileSinkTask(SinkTask):
 
     def start(self, directory: Path) -> None:
         self._state = FencedState(directory, STATE, self.epoch)
-        self._told = self._state.load()
-        if self._told or self.is_takeover:
-            self._state.save(self._told)
+        self._saved_state = self._state.load()
+        if self._saved_state or self.is_takeover:
+            self._state.save(self._saved_state)
         if self.is_takeover:
             self._take_over()
         self._state.forget_older()
@@ -121,7 +122,7 @@ class FileSinkTask(SinkTask):
             try:
                 os.makedirs(folder, exist_ok=True)
             except OSError as error:
-                reason = (error.strerror or "it cannot be made").lower()
+                reason = (error.strerror or "it cannot be created").lower()
                 raise UserError(f"Cannot write to {folder}: {reason}.") from error
 
     def stop(self) -> None:
@@ -129,7 +130,7 @@ class FileSinkTask(SinkTask):
 
     def begin(self, batch: int) -> None:
         self._close()
-        data = self._told
+        data = self._saved_state
         self._batch, self._before = batch, {}
         if data.get("batch") == batch:
             self._before = data["files"]
@@ -159,13 +160,13 @@ class FileSinkTask(SinkTask):
 
     def _opened(self, name: str) -> OpenRowFile:
         if "/" in name:
-            raise DataError(f"the topic {name} cannot be the name of a file")
+            raise DataError(f"the name of topic {name} is not valid as a file name")
         if name not in self._open:
             path = self._path(name)
             if path not in self._before:
                 self._before = {**self._before, path: _status(path)}
-                self._told = {"batch": self._batch, "files": self._before}
-                self._state.save(self._told)
+                self._saved_state = {"batch": self._batch, "files": self._before}
+                self._state.save(self._saved_state)
             self._open[name] = OpenRowFile(path, writer_of(self._settings))
             self._state.check(path)
         return self._open[name]
@@ -184,11 +185,11 @@ class FileSinkTask(SinkTask):
         return path
 
     def _take_over(self) -> None:
-        for path, before in self._told.get("files", {}).items():
+        for path, before in self._saved_state.get("files", {}).items():
             inodes = continue_in_copy(path)
             if before is not None and inodes and inodes[0] in before["inodes"]:
                 before["inodes"] += inodes[1:]
-        self._state.save(self._told)
+        self._state.save(self._saved_state)
 
 
 def _status(path: str) -> dict[str, Any] | None:
@@ -208,6 +209,6 @@ def _truncate_to(path: str, before: dict[str, Any] | None) -> None:
     now = _status(path)
     is_known = now is not None and now["inodes"][0] in before["inodes"]
     if now is None or not is_known or now["length"] < before["length"]:
-        logger.warning("%s is another file than before: lines may be twice", path)
+        logger.warning("%s is not the file that was written before; lines may be duplicated", path)
         return
     os.truncate(path, before["length"])

@@ -44,13 +44,16 @@ _STRING, _HIGH = ConfigType.STRING, Importance.HIGH
 class FileSource(SourceConnector):
     definition = Definition(
         [
-            key("file", _STRING, "", "The file to read.", None, _HIGH),
-            key("directory", _STRING, "", "The folder whose files to read.", None, _HIGH),
-            key("file.pattern", _STRING, "*", "Which files of the folder.", NonEmpty()),
-            key("topic", _STRING, None, "Where records go.", NonEmpty(), _HIGH),
-            key("batch.size", ConfigType.INT, 20_000, "The most lines at once.", AtLeast(1)),
+            key("file", _STRING, "", "File to read.", None, _HIGH),
+            key("directory", _STRING, "", "Directory whose files are read.", None, _HIGH),
+            key("file.pattern", _STRING, "*", "Glob pattern of the files to read, with directory.",
+                NonEmpty()),
+            key("topic", _STRING, None, "Topic to write to.", NonEmpty(), _HIGH),
+            key("batch.size", ConfigType.INT, 20_000, "Maximum number of lines per poll.",
+                AtLeast(1)),
             key("unterminated.after.ms", ConfigType.LONG, -1,
-                "Take a last line without a newline after so long; -1: never.", AtLeast(-1)),
+                "Time after which a last line without a newline is read, in milliseconds; -1 to "
+                "wait for the newline.", AtLeast(-1)),
             *FORMAT_KEYS,
         ],
         required=["topic"],
@@ -59,7 +62,7 @@ class FileSource(SourceConnector):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         if bool(settings["file"]) == bool(settings["directory"]):
-            raise ValueError("set file or directory, one of them")
+            raise ValueError("set exactly one of file and directory")
         check_format(settings)
 
     def make_task(self, settings: Settings) -> SourceTask:
@@ -68,14 +71,22 @@ class FileSource(SourceConnector):
     def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
         name = "directory" if self.settings["directory"] else "filename"
         if partition.keys() != {name}:
-            raise ValueError(f'a partition of this source is {{"{name}": …}}')
+            raise ValueError(
+                f'a source partition of this connector must have the form {{"{name}": …}}'
+            )
         files = offset.get("files") if name == "directory" else {"": offset}
         if not isinstance(files, Mapping):
-            raise ValueError('an offset of a folder is {"files": {name: {"position": …}}}')
+            raise ValueError(
+                'the source offset of a directory must have the form {"files": {name: {"position": '
+                "…}}}"
+            )
         for each in files.values():
             position = each.get("position") if isinstance(each, Mapping) else None
             if not isinstance(position, int) or isinstance(position, bool) or position < 0:
-                raise ValueError('an offset of a file is {"position": …}, zero or more')
+                raise ValueError(
+                    'the source offset of a file must have the form {"position": …}, with a number '
+                    "of at least 0"
+                )
 
 
 class FileRowReader:
@@ -266,8 +277,8 @@ class FolderSourceTask(SourceTask):
                 there[each.name] = (status.st_ino, status.st_size, status.st_mtime_ns)
         if len(there) > MAX_FILES:
             raise UserError(
-                f"{self._folder} has {len(there)} files, more than the {MAX_FILES} that one "
-                "connector reads: file.pattern can share them out."
+                f"{self._folder} has {len(there)} files, but one connector reads at most "
+                f"{MAX_FILES}. Divide the files among several connectors with file.pattern."
             )
         self._update_known(there)
         return [name for name, seen in sorted(there.items()) if self._known[name].seen != seen]
@@ -287,7 +298,9 @@ class FolderSourceTask(SourceTask):
                 continue
             renamed = gone.get(seen[0])
             if renamed is not None:
-                logger.info("%s: %s goes on after a change of its name", self._folder, name)
+                logger.info(
+                    "%s: %s was renamed; reading continues at the old position", self._folder, name
+                )
             known[name] = KnownFile(dict(renamed.offset) if renamed is not None else {})
         self._known = known
 

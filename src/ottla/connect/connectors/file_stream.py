@@ -55,10 +55,11 @@ STATE = "file-sink"
 class FileStreamSource(SourceConnector):
     definition = Definition(
         [
-            key("file", ConfigType.STRING, None, "The file to read.", NonEmpty(), Importance.HIGH),
-            key("topic", ConfigType.STRING, None, "Where its lines go.", NonEmpty(),
+            key("file", ConfigType.STRING, None, "File to read.", NonEmpty(), Importance.HIGH),
+            key("topic", ConfigType.STRING, None, "Topic to write the lines to.", NonEmpty(),
                 Importance.HIGH),
-            key("batch.size", ConfigType.INT, 20_000, "The most lines at once.", AtLeast(1)),
+            key("batch.size", ConfigType.INT, 20_000, "Maximum number of lines per poll.",
+                AtLeast(1)),
         ],
         required=["file", "topic"],
     )  # fmt: skip
@@ -68,10 +69,14 @@ class FileStreamSource(SourceConnector):
 
     def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
         if partition.keys() != {"filename"} or not isinstance(partition["filename"], str):
-            raise ValueError('a partition of a file source is {"filename": …}')
+            raise ValueError(
+                'a source partition of this connector must have the form {"filename": …}'
+            )
         position = offset.get("position")
         if not isinstance(position, int) or isinstance(position, bool) or position < 0:
-            raise ValueError('an offset of a file source is {"position": …}, zero or more')
+            raise ValueError(
+                'the source offset must have the form {"position": …}, with a number of at least 0'
+            )
 
 
 class FileStreamSourceTask(SourceTask):
@@ -129,7 +134,7 @@ class FileStreamSourceTask(SourceTask):
             if not self._has_warned:
                 self._has_warned = True
                 logger.warning(
-                    "%s has lines that are not UTF-8; what is none is replaced", self._path
+                    "%s has lines that are not UTF-8; invalid bytes are replaced", self._path
                 )
             return line.removesuffix(b"\r").decode("utf-8", "replace")
 
@@ -143,7 +148,7 @@ def _has_returns(texts: Any) -> bool:
 class FileStreamSink(SinkConnector):
     guarantee = Guarantee.EXACTLY_ONCE
     definition = Definition(
-        [key("file", ConfigType.STRING, None, "The file to write.", NonEmpty(), Importance.HIGH)],
+        [key("file", ConfigType.STRING, None, "File to write.", NonEmpty(), Importance.HIGH)],
         required=["file"],
     )
 
@@ -193,7 +198,9 @@ class FileStreamSinkTask(SinkTask):
             if status.st_ino in before["inodes"] and status.st_size >= length:
                 file.truncate(length)
                 return
-            logger.warning("%s is another file than before: lines may be twice", self._path)
+            logger.warning(
+                "%s is not the file that was written before; lines may be duplicated", self._path
+            )
         self._before = {"batch": batch, "inodes": [status.st_ino], "length": status.st_size}
         self._state.save(self._before)
 
@@ -211,7 +218,7 @@ class FileStreamSinkTask(SinkTask):
 
         texts = columns.value()
         if not pa.types.is_string(texts.type):
-            raise NotInColumns("values are no texts")
+            raise NotInColumns("the values are not strings")
         lines = pc.binary_join_element_wise(pc.fill_null(texts, "null"), pa.scalar("\n"), "")
         whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
         self._write(memoryview(pc.binary_join(whole, "")[0].as_buffer()))
@@ -231,7 +238,7 @@ class FileStreamSinkTask(SinkTask):
         if inodes and inodes[0] in self._before.get("inodes", ()):
             self._before["inodes"] = [*self._before["inodes"], *inodes[1:]]
             self._state.save(self._before)
-        logger.info("%s is taken over from another worker", self._path)
+        logger.info("taking over %s from another worker", self._path)
 
     def _reopen(self) -> BinaryIO:
         """Return the open file, reopened if the path now refers to another one."""
@@ -244,7 +251,7 @@ class FileStreamSinkTask(SinkTask):
             except FileNotFoundError:
                 pass
             self._file.close()
-            logger.warning("%s was renamed or removed: a new one is written", self._path)
+            logger.warning("%s was renamed or removed; writing a new file", self._path)
         try:
             self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
         except OSError as error:

@@ -43,32 +43,46 @@ logger = logging.getLogger(__name__)
 AGAIN = (408, 425, 429)
 REFUSED = (400, 409, 413, 422)
 MAX_PAUSE_S = 60.0
-MAX_ANSWER_BYTES = 1024 * 1024
+MAX_RESPONSE_BYTES = 1024 * 1024
 _STRING, _INT, _BOOLEAN = ConfigType.STRING, ConfigType.INT, ConfigType.BOOLEAN
 
 
 class HttpSink(SinkConnector):
     definition = Definition(
         [
-            key("http.url", _STRING, None, "Where to; ${topic} is the record's topic.", NonEmpty(),
+            key("http.url", _STRING, None,
+                "URL to send records to; ${topic} is replaced by the record's topic.", NonEmpty(),
                 Importance.HIGH),
-            key("http.method", _STRING, "POST", "How.", OneOf(("POST", "PUT", "PATCH"))),
-            key("http.headers.content.type", _STRING, "application/json", "The Content-Type."),
-            key("http.headers.additional", ConfigType.LIST, [], "More headers, as name:value."),
-            key("http.authorization.type", _STRING, "none", "none, static or basic.",
+            key("http.method", _STRING, "POST", "HTTP method of the requests.",
+                OneOf(("POST", "PUT", "PATCH"))),
+            key("http.headers.content.type", _STRING, "application/json",
+                "Value of the Content-Type header."),
+            key("http.headers.additional", ConfigType.LIST, [],
+                "Additional headers, as name:value."),
+            key("http.authorization.type", _STRING, "none", "Authorization of the requests.",
                 OneOf(("none", "static", "basic"))),
-            key("http.headers.authorization", _STRING, "", "Of static: the header's value."),
-            key("http.basic.user", _STRING, "", "Of basic: who."),
-            key("http.basic.password", ConfigType.PASSWORD, "", "Of basic: the password."),
-            key("http.timeout", _INT, 30, "How long an answer may take, in seconds.", AtLeast(1)),
-            key("http.ssl.trust.all.certs", _BOOLEAN, False, "Whether any server will do."),
-            key("batching.enabled", _BOOLEAN, False, "Whether many records are one request."),
-            key("batch.max.size", _INT, 500, "The most records of one request.", AtLeast(1)),
-            key("batch.prefix", _STRING, "[", "What a request of many begins with."),
-            key("batch.suffix", _STRING, "]", "What it ends with."),
-            key("batch.separator", _STRING, ",", "What is between two records; \\n: a new line."),
-            key("max.retries", _INT, 3, "How often a request is sent again.", AtLeast(0)),
-            key("retry.backoff.ms", _INT, 1_000, "The first pause before that.", AtLeast(0)),
+            key("http.headers.authorization", _STRING, "",
+                "Value of the Authorization header, with http.authorization.type=static."),
+            key("http.basic.user", _STRING, "", "User name, with http.authorization.type=basic."),
+            key("http.basic.password", ConfigType.PASSWORD, "",
+                "Password, with http.authorization.type=basic."),
+            key("http.timeout", _INT, 30, "Maximum time to wait for a response, in seconds.",
+                AtLeast(1)),
+            key("http.ssl.trust.all.certs", _BOOLEAN, False,
+                "Whether to accept any certificate of the server."),
+            key("batching.enabled", _BOOLEAN, False,
+                "Whether to send several records in one request."),
+            key("batch.max.size", _INT, 500, "Maximum number of records per request.", AtLeast(1)),
+            key("batch.prefix", _STRING, "[",
+                "Text before the first record of a request, with batching."),
+            key("batch.suffix", _STRING, "]",
+                "Text after the last record of a request, with batching."),
+            key("batch.separator", _STRING, ",",
+                "Text between two records, with batching; \\n is a newline."),
+            key("max.retries", _INT, 3, "Maximum number of retries of a request.", AtLeast(0)),
+            key("retry.backoff.ms", _INT, 1_000,
+                "Time before the first retry, in milliseconds; it doubles with each retry.",
+                AtLeast(0)),
         ],
         required=["http.url"],
     )  # fmt: skip
@@ -79,7 +93,7 @@ class HttpSink(SinkConnector):
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("http.url must look like http://host/path or https://host/path")
         if parts.username:
-            raise ValueError("who asks does not belong into http.url: set http.basic.user")
+            raise ValueError("http.url must not contain a user name; set http.basic.user instead")
         is_static = settings["http.authorization.type"] == "static"
         if is_static and not settings["http.headers.authorization"]:
             raise ValueError("http.authorization.type=static needs http.headers.authorization")
@@ -196,11 +210,11 @@ class HttpSinkTask(SinkTask):
                 return None
             reason = f"{status} {data}".strip()
             if status in REFUSED:
-                return f"{_plain(url)} answers {reason}"
+                return f"{_plain(url)} responded with {reason}"
             if status not in AGAIN and status < 500:
-                raise UserError(f"{_plain(url)} answers {reason}")
+                raise UserError(f"{_plain(url)} responded with {reason}")
             pause_s = max(pause_s, later_s)
-        raise RetriableError(f"{_plain(url)} does not take records: {reason}")
+        raise RetriableError(f"{_plain(url)} did not accept the records: {reason}")
 
     def _post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str, float]:
         """Return the status, the beginning of the response, and the seconds of Retry-After."""
@@ -212,7 +226,7 @@ class HttpSinkTask(SinkTask):
         try:
             connection.request(self._settings["http.method"], target, body, headers)
             response = connection.getresponse()
-            data = response.read(MAX_ANSWER_BYTES)
+            data = response.read(MAX_RESPONSE_BYTES)
             if not response.isclosed():
                 connection.close()
         except BaseException as error:

@@ -38,17 +38,22 @@ _SPECIAL = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 _STRING = ConfigType.STRING
 
 LAYOUT_KEYS = [
-    key("partitioner.class", _STRING, "DefaultPartitioner", "How records are put into folders.",
+    key("partitioner.class", _STRING, "DefaultPartitioner",
+        "Partitioner: how records are divided among directories.",
         OneOf((*PARTITIONERS, *(_JAVA + each for each in PARTITIONERS)))),
-    key("partition.field.name", ConfigType.LIST, [], "Of FieldPartitioner: the fields."),
+    key("partition.field.name", ConfigType.LIST, [],
+        "Fields that name the directories, with FieldPartitioner."),
     key("path.format", _STRING, _FORMATS["HourlyPartitioner"],
-        "Of TimeBasedPartitioner: Java's pattern for the folders."),
+        "Pattern of the directories in the format of Java's DateTimeFormatter, with "
+        "TimeBasedPartitioner."),
     key("partition.duration.ms", ConfigType.LONG, -1,
-        "Times are cut to multiples of it; -1: as path.format does.", AtLeast(-1)),
-    key("timestamp.extractor", _STRING, "Record", "Which time: Record, RecordField or Wallclock.",
+        "Length of time that a directory covers, in milliseconds; -1 to use the smallest unit in "
+        "path.format.", AtLeast(-1)),
+    key("timestamp.extractor", _STRING, "Record",
+        "Time that selects the directory: Record, RecordField or Wallclock.",
         OneOf(("Record", "RecordField", "Wallclock"))),
-    key("timestamp.field", _STRING, "timestamp", "Of RecordField: the field."),
-    key("timezone", _STRING, "UTC", "Whose days and hours."),
+    key("timestamp.field", _STRING, "timestamp", "Field that contains the time, with RecordField."),
+    key("timezone", _STRING, "UTC", "Time zone of the directories."),
 ]  # fmt: skip
 
 
@@ -72,14 +77,14 @@ class Layout:
         if kind == FIELD:
             self.fields = tuple(settings["partition.field.name"])
             if not self.fields:
-                raise ValueError("FieldPartitioner needs partition.field.name")
+                raise ValueError("FieldPartitioner requires partition.field.name")
         elif kind != "DefaultPartitioner":
             data = _FORMATS.get(kind) or str(settings["path.format"])
             self._pattern = JavaDatePattern(_joda(data))
         try:
             self._zone = zoneinfo.ZoneInfo(settings["timezone"])
         except (zoneinfo.ZoneInfoNotFoundError, ValueError):
-            raise ValueError(f"there is no timezone {settings['timezone']}") from None
+            raise ValueError(f"unknown timezone {settings['timezone']}") from None
 
     def folders(self, columns: Columns) -> list[str]:
         """Return the directory of each record of a batch, or a single one if all are the same.
@@ -129,7 +134,7 @@ class Layout:
         parts = [topic]
         for name in self.fields:
             if name not in value:
-                raise DataError(f"a value has no field {name}, which names its folder")
+                raise DataError(f"a value has no field {name}, which names its directory")
             schema = record.value_schema
             known = schema.field(name) if schema is not None else None
             text = ""
@@ -153,7 +158,7 @@ class Layout:
             return self._now_ms()
         if extractor == "Record":
             if record.timestamp_ms is None:
-                raise DataError("a record has no time, which names its folder")
+                raise DataError("a record has no timestamp, which names its directory")
             return record.timestamp_ms
         name = self._settings["timestamp.field"]
         found = value.get(name)
@@ -161,7 +166,7 @@ class Layout:
             try:
                 found = datetime.datetime.fromisoformat(found)
             except ValueError:
-                raise DataError(f"the field {name} is no time: {found!r}") from None
+                raise DataError(f"field {name} is not a time: {found!r}") from None
         if isinstance(found, datetime.datetime):
             if found.tzinfo is None:
                 found = found.replace(tzinfo=datetime.UTC)
@@ -170,7 +175,7 @@ class Layout:
             midnight = datetime.datetime.combine(found, datetime.time(), tzinfo=datetime.UTC)
             return int(midnight.timestamp() * 1000)
         if isinstance(found, bool) or not isinstance(found, int):
-            raise DataError(f"the field {name} is no time, and names a folder")
+            raise DataError(f"field {name}, which names the directory, is not a time")
         return found
 
 

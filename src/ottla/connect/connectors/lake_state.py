@@ -113,7 +113,7 @@ class StateFolder:
             above.mkdir(parents=True, exist_ok=True)
             last = max(self._epochs(), default=-1)
             if last > epoch:
-                raise UserError(f"Another task writes to {self._lake} by now.")
+                raise UserError(f"Another task has taken over {self._lake}.")
             if 0 <= last < epoch:
                 os.rename(above / f"{self._name}.{last}", self.folder)
             self.folder.mkdir(exist_ok=True)
@@ -186,8 +186,8 @@ class StateFolder:
             return LakeState()
         except (ValueError, KeyError, TypeError):
             raise UserError(
-                f"{self.folder / 'state.json'} is not what a sink wrote: what it has staged cannot "
-                "be trusted. Move the folder away to begin anew."
+                f"{self.folder / 'state.json'} is not a valid state file, so the staged files "
+                "cannot be used. To start over, move the directory away."
             ) from None
 
 

@@ -50,15 +50,19 @@ class MirrorCheckpoint(SourceConnector):
     definition = Definition(
         [
             *CLUSTER_KEYS,
-            key("groups", _LIST, [".*"], "Groups to follow: names or patterns.", None,
+            key("groups", _LIST, [".*"],
+                "Consumer groups to replicate, as names or regular expressions.", None,
                 Importance.HIGH),
             key("groups.exclude", _LIST, ["console-consumer-.*", "connect-.*", "__.*"],
-                "Groups not to follow."),
-            key("emit.checkpoints.interval.seconds", _INT, 60, "How often.", AtLeast(1)),
+                "Consumer groups not to replicate, as names or regular expressions."),
+            key("emit.checkpoints.interval.seconds", _INT, 60,
+                "Interval between checkpoints, in seconds.", AtLeast(1)),
             key("sync.group.offsets.enabled", _BOOLEAN, False,
-                "Whether offsets are committed in the target, too."),
-            key("checkpoints.topic.replication.factor", _INT, -1, "Of that topic."),
-            key("offset-syncs.topic.replication.factor", _INT, -1, "Of the syncs' topic."),
+                "Whether to commit translated offsets in the target cluster."),
+            key("checkpoints.topic.replication.factor", _INT, -1,
+                "Replication factor of the checkpoints topic."),
+            key("offset-syncs.topic.replication.factor", _INT, -1,
+                "Replication factor of the offset-syncs topic."),
         ],
         required=CLUSTER_REQUIRED,
         prefixes=CLUSTER_PREFIXES,
@@ -79,7 +83,7 @@ class CheckpointTask(SourceTask):
         self._naming = Naming(settings)
         self._groups = Patterns("groups", settings["groups"], settings["groups.exclude"])
         self._syncs: dict[TopicPartition, Syncs] = {}
-        self._told: dict[tuple[str, str, int], int] = {}
+        self._emitted: dict[tuple[str, str, int], int] = {}
         """Last written downstream offset of each group and partition."""
         self._consumer: Any = None
         self._due = 0.0
@@ -90,7 +94,7 @@ class CheckpointTask(SourceTask):
         for partition, offset in offsets:
             if "group" in partition and "downstream" in offset:
                 place = (partition["group"], partition["topic"], partition["partition"])
-                self._told[place] = offset["downstream"]
+                self._emitted[place] = offset["downstream"]
         location = self._settings["offset-syncs.topic.location"]
         topic, client = self._naming.offset_syncs(location), client_of(self._settings, location)
         make_compacted(client, topic, self._settings["offset-syncs.topic.replication.factor"])
@@ -117,8 +121,8 @@ class CheckpointTask(SourceTask):
         except KafkaError as error:
             raise RetriableError(f"groups of {self._naming.source}: {error}") from error
         self._due = time.monotonic() + self._settings["emit.checkpoints.interval.seconds"]
-        moved = [each for each in found if self._told.get(_place(each)) != each.downstream]
-        self._told |= {_place(each): each.downstream for each in moved}
+        moved = [each for each in found if self._emitted.get(_place(each)) != each.downstream]
+        self._emitted |= {_place(each): each.downstream for each in moved}
         return Polled(
             [_record(self._naming.checkpoints, *each.encode()) for each in moved],
             [
@@ -137,12 +141,12 @@ class CheckpointTask(SourceTask):
         until = time.monotonic() + PATIENCE_S
         while self._consumer.position(tp) < end:
             if time.monotonic() >= until:
-                raise RetriableError(f"{tp} cannot be read to its end, {end}")
+                raise RetriableError(f"{tp} cannot be read up to its end at offset {end}")
             for record in self._consumer.poll(READ_S):
                 try:
                     sync = OffsetSync.decode(record.key or b"", record.value or b"")
                 except (ValueError, UnicodeDecodeError) as error:
-                    logger.warning("%s@%d is passed over: %s", tp, record.offset, error)
+                    logger.warning("skipping %s@%d: %s", tp, record.offset, error)
                     continue
                 known = self._syncs.setdefault(TopicPartition(sync.topic, sync.partition), Syncs())
                 known.add(sync.upstream, sync.downstream)
@@ -202,9 +206,27 @@ class MirrorHeartbeat(SourceConnector):
     converters = RAW
     definition = Definition(
         [
-            key("source.cluster.alias", ConfigType.STRING, None, "The source's name.", NonEmpty()),
-            key("target.cluster.alias", ConfigType.STRING, None, "The target's name.", NonEmpty()),
-            key("emit.heartbeats.interval.seconds", _INT, 1, "How often.", AtLeast(1)),
+            key(
+                "source.cluster.alias",
+                ConfigType.STRING,
+                None,
+                "Alias of the source cluster.",
+                NonEmpty(),
+            ),
+            key(
+                "target.cluster.alias",
+                ConfigType.STRING,
+                None,
+                "Alias of the target cluster.",
+                NonEmpty(),
+            ),
+            key(
+                "emit.heartbeats.interval.seconds",
+                _INT,
+                1,
+                "Interval between heartbeats, in seconds.",
+                AtLeast(1),
+            ),
         ],
         required=["source.cluster.alias", "target.cluster.alias"],
     )

@@ -20,18 +20,19 @@ POLICIES = ("DefaultReplicationPolicy", IDENTITY)
 _JAVA = "org.apache.kafka.connect.mirror."
 _STRING, _HIGH = ConfigType.STRING, Importance.HIGH
 CLUSTER_KEYS = [
-    key("source.cluster.alias", _STRING, None, "The source's name.", NonEmpty(), _HIGH),
-    key("target.cluster.alias", _STRING, None, "The target's name.", NonEmpty(), _HIGH),
-    key("source.cluster.bootstrap.servers", _STRING, None, "Brokers of the source.", NonEmpty(),
-        _HIGH),
-    key("target.cluster.bootstrap.servers", _STRING, None, "Brokers of the target, which the "
-        "connector writes to.", NonEmpty(), _HIGH),
-    key("replication.policy.class", _STRING, POLICIES[0], "What copies are called.",
+    key("source.cluster.alias", _STRING, None, "Alias of the source cluster.", NonEmpty(), _HIGH),
+    key("target.cluster.alias", _STRING, None, "Alias of the target cluster.", NonEmpty(), _HIGH),
+    key("source.cluster.bootstrap.servers", _STRING, None,
+        "Brokers of the source cluster, as host:port.", NonEmpty(), _HIGH),
+    key("target.cluster.bootstrap.servers", _STRING, None,
+        "Brokers of the target cluster, as host:port.", NonEmpty(), _HIGH),
+    key("replication.policy.class", _STRING, POLICIES[0],
+        "Policy that names the replicated topics.",
         OneOf((*POLICIES, *(_JAVA + each for each in POLICIES)))),
-    key("replication.policy.separator", _STRING, ".", "Between the source's name and a topic's.",
-        NonEmpty()),
-    key("offset-syncs.topic.location", _STRING, "source", "Which cluster keeps what offset "
-        "became which.", OneOf(("source", "target"))),
+    key("replication.policy.separator", _STRING, ".",
+        "Separator between the alias of the source cluster and the name of a topic.", NonEmpty()),
+    key("offset-syncs.topic.location", _STRING, "source",
+        "Cluster that contains the offset-syncs topic.", OneOf(("source", "target"))),
 ]  # fmt: skip
 CLUSTER_REQUIRED = (
     "source.cluster.alias", "target.cluster.alias",
@@ -52,7 +53,7 @@ class Patterns:
             self._included = [re.compile(each) for each in included]
             self._excluded = [re.compile(each) for each in excluded]
         except re.error as error:
-            raise ValueError(f"{name} has what is no regular expression: {error}") from None
+            raise ValueError(f"{name} contains an invalid regular expression: {error}") from None
 
     def __contains__(self, text: object) -> bool:
         if not isinstance(text, str) or any(each.fullmatch(text) for each in self._excluded):
@@ -68,7 +69,7 @@ class Naming:
         policy = settings["replication.policy.class"].removeprefix(_JAVA)
         self._is_identity = policy == IDENTITY
         if self.source == self.target:
-            raise ValueError("source.cluster.alias and target.cluster.alias must be two names")
+            raise ValueError("source.cluster.alias and target.cluster.alias must differ")
 
     def remote(self, topic: str) -> str:
         """Return the name of a source topic in the target."""

@@ -66,7 +66,7 @@ class Checkpoint:
         (partition,) = _unpack(">i", key, at)
         version, upstream, downstream = _unpack(">hqq", value, 0)
         if version != VERSION:
-            raise ValueError(f"a checkpoint has the version {version}")
+            raise ValueError(f"a checkpoint has the unknown version {version}")
         metadata, _ = _read_text(value, struct.calcsize(">hqq"))
         return cls(group, topic, partition, upstream, downstream, metadata)
 
@@ -116,7 +116,7 @@ def _read_text(data: bytes, at: int) -> tuple[str, int]:
     (size,) = _unpack(">h", data, at)
     end = at + 2 + size
     if size < 0 or end > len(data):
-        raise ValueError("a text is longer than its record")
+        raise ValueError("a string is longer than its record")
     return data[at + 2 : end].decode(), end
 
 

@@ -52,21 +52,26 @@ class MirrorSource(SourceConnector):
     definition = Definition(
         [
             *CLUSTER_KEYS,
-            key("topics", _LIST, [".*"], "Topics to copy: names or patterns.", None,
-                Importance.HIGH),
+            key("topics", _LIST, [".*"], "Topics to replicate, as names or regular expressions.",
+                None, Importance.HIGH),
             key("topics.exclude", _LIST, [r".*[\-\.]internal", r".*\.replica", "__.*"],
-                "Topics not to copy."),
-            key("refresh.topics.interval.seconds", _INT, 60, "How often new topics, partitions and "
-                "configs are looked for.", AtLeast(1)),
-            key("replication.factor", _INT, -1, "Of topics that are made; -1: the brokers'."),
-            key("sync.topic.configs.enabled", _BOOLEAN, True, "Whether configs follow."),
+                "Topics not to replicate, as names or regular expressions."),
+            key("refresh.topics.interval.seconds", _INT, 60,
+                "Interval between checks for new topics, partitions and configs.", AtLeast(1)),
+            key("replication.factor", _INT, -1,
+                "Replication factor of created topics; -1 for the brokers' default."),
+            key("sync.topic.configs.enabled", _BOOLEAN, True,
+                "Whether to replicate the configs of topics."),
             key("config.properties.exclude", _LIST,
                 [r"follower\.replication\.throttled\.replicas",
                  r"leader\.replication\.throttled\.replicas",
                  r"message\.timestamp\..*\.max\.ms", r"unclean\.leader\.election\.enable",
-                 r"min\.insync\.replicas"], "Configs that do not follow."),
-            key("emit.offset-syncs.enabled", _BOOLEAN, True, "Whether offsets are kept together."),
-            key("offset-syncs.topic.replication.factor", _INT, -1, "Of that topic."),
+                 r"min\.insync\.replicas"],
+                "Configs not to replicate, as names or regular expressions."),
+            key("emit.offset-syncs.enabled", _BOOLEAN, True,
+                "Whether to write offset syncs, which translate offsets between the clusters."),
+            key("offset-syncs.topic.replication.factor", _INT, -1,
+                "Replication factor of the offset-syncs topic."),
         ],
         required=CLUSTER_REQUIRED,
         prefixes=CLUSTER_PREFIXES,
@@ -90,9 +95,15 @@ class MirrorSource(SourceConnector):
 
     def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
         if partition.keys() != {"cluster", "topic", "partition"}:
-            raise ValueError('a partition of a mirror is {"cluster", "topic", "partition"}')
+            raise ValueError(
+                "a source partition of this connector must have the fields cluster, topic and "
+                "partition"
+            )
         if not isinstance(offset.get("offset"), int):
-            raise ValueError('an offset of a mirror is {"offset": …}, the last one copied')
+            raise ValueError(
+                'the source offset must have the form {"offset": …}, with the offset of the last '
+                "replicated record"
+            )
 
 
 class MirrorTask(SourceTask):
@@ -134,7 +145,7 @@ class MirrorTask(SourceTask):
                 return Polled()
             found = self._consumer.poll(wait_s)
         except KafkaError as error:
-            raise RetriableError(f"the cluster {self._naming.source}: {error}") from error
+            raise RetriableError(f"cluster {self._naming.source}: {error}") from error
         last = {TopicPartition(each.topic, each.partition): each.offset for each in found}
         self._next |= {tp: offset + 1 for tp, offset in last.items()}
         return Polled(
@@ -241,8 +252,8 @@ class MirrorTask(SourceTask):
                         ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS,
                     ):  # fmt: skip
                         raise UserError(
-                            f"The topic {name} of {self._naming.target} cannot be made as "
-                            f"{topic} is: {error}"
+                            f"Topic {name} of cluster {self._naming.target} cannot be changed to "
+                            f"match {topic}: {error}"
                         ) from error
 
 
@@ -280,7 +291,9 @@ class SyncWriter:
                 key_, value = OffsetSync(tp.topic, tp.partition, offset, ends[there]).encode()
                 self._producer.send(self._topic, value, key=key_, partition=0)
         except KafkaError as error:
-            raise RetriableError(f"offsets were not noted in {self._topic}: {error}") from error
+            raise RetriableError(
+                f"offset syncs could not be written to {self._topic}: {error}"
+            ) from error
 
     def close(self) -> None:
         self._producer.close()
@@ -297,4 +310,4 @@ def make_compacted(client: Mapping[str, str], topic: str, replication_factor: in
             )
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise UserError(f"The topic {topic} cannot be made: {error}") from error
+                raise UserError(f"Topic {topic} cannot be created: {error}") from error

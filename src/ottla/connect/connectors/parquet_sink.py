@@ -56,18 +56,18 @@ class ParquetSink(SinkConnector):
     guarantee = Guarantee.EXACTLY_ONCE
     definition = Definition(
         [
-            key("name", _STRING, "", "The connector's name."),
-            key("path", _STRING, None, "The lake's folder.", NonEmpty(), Importance.HIGH),
-            key("flush.size", _LONG, 1_000_000, "The most records of a file.", AtLeast(1)),
+            key("name", _STRING, "", "Name of the connector."),
+            key("path", _STRING, None, "Directory to write to.", NonEmpty(), Importance.HIGH),
+            key("flush.size", _LONG, 1_000_000, "Maximum number of records per file.", AtLeast(1)),
             key("file.size.bytes", _LONG, 128 * 1024 * 1024,
-                "About the size of a file's records, before it is compressed.", AtLeast(1)),
+                "Approximate size of a file's records before compression, in bytes.", AtLeast(1)),
             key("rotate.interval.ms", _LONG, 600_000,
-                "The longest that a record waits for its file to be given out; -1: no limit.",
-                AtLeast(-1)),
-            key("parquet.codec", _STRING, "snappy", "How files are compressed.",
+                "Maximum time until a record's file is published, in milliseconds; -1 for no "
+                "limit.", AtLeast(-1)),
+            key("parquet.codec", _STRING, "snappy", "Compression codec of the files.",
                 OneOf(("none", "snappy", "gzip", "zstd", "lz4", "brotli"))),
-            key("behavior.on.null.values", _STRING, "fail", "What becomes of tombstones.",
-                OneOf(("fail", "ignore"))),
+            key("behavior.on.null.values", _STRING, "fail",
+                "Treatment of tombstones: fail, or ignore them.", OneOf(("fail", "ignore"))),
             *LAYOUT_KEYS,
         ],
         required=["path"],
@@ -76,7 +76,7 @@ class ParquetSink(SinkConnector):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         if re.match(r"[a-z][a-z0-9+.-]+://", settings["path"]):
-            raise ValueError("path must be a folder: for object stores there is SparkSink")
+            raise ValueError("path must be a directory. Use SparkSink for object stores")
         Layout(settings, lambda: 0)
 
     def make_task(self, settings: Settings) -> SinkTask:
@@ -147,7 +147,7 @@ class ParquetSinkTask(SinkTask):
     def begin(self, batch: int) -> None:
         with self._lock:
             if self._folder.is_lost:
-                raise UserError(f"Another task writes to {self._settings['path']} by now.")
+                raise UserError(f"Another task has taken over {self._settings['path']}.")
             is_interrupted = self._batch is not None
             self._is_done = batch <= self._folder.state.batch
             self._batch = batch
@@ -204,7 +204,9 @@ class ParquetSinkTask(SinkTask):
         value, schema = record.value, record.value_schema
         if value is None:
             if self._settings["behavior.on.null.values"] == "fail":
-                raise DataError("a record has no value; behavior.on.null.values=ignore skips those")
+                raise DataError(
+                    "a record has no value. Set behavior.on.null.values=ignore to skip such records"
+                )
             return None
         if not isinstance(value, Mapping) or (schema is not None and schema.type is Type.MAP):
             value = {"value": value}

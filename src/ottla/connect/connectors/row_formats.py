@@ -31,13 +31,15 @@ LINES, CSV, JSON = "lines", "csv", "json"
 EXTENSIONS = {LINES: "txt", CSV: "csv", JSON: "jsonl"}
 
 FORMAT_KEYS = [
-    key("format", ConfigType.STRING, LINES, "What lines are: lines, csv or json.",
+    key("format", ConfigType.STRING, LINES, "Format of the file: lines, csv or json.",
         OneOf((LINES, CSV, JSON))),
-    key("csv.delimiter", ConfigType.STRING, ",", "Between cells; \\\\t is a tabulator."),
-    key("csv.quote", ConfigType.STRING, '"', "Around cells that need it."),
-    key("csv.header", ConfigType.BOOLEAN, True, "Whether the first row has the fields' names."),
-    key("csv.fields", ConfigType.LIST, [], "The fields' names; empty: from the header."),
-    key("csv.null", ConfigType.STRING, None, "The text that stands for null."),
+    key("csv.delimiter", ConfigType.STRING, ",", "Character between cells; \\\\t is a tab."),
+    key("csv.quote", ConfigType.STRING, '"',
+        "Character around cells that contain a delimiter, a quote or a newline."),
+    key("csv.header", ConfigType.BOOLEAN, True,
+        "Whether the first row contains the names of the fields."),
+    key("csv.fields", ConfigType.LIST, [], "Names of the fields; those of the header if empty."),
+    key("csv.null", ConfigType.STRING, None, "Text that represents null."),
 ]  # fmt: skip
 
 
@@ -45,9 +47,9 @@ def check_format(settings: Settings) -> None:
     """Raise ValueError with a one-sentence message if the settings are invalid."""
     for name in ("csv.delimiter", "csv.quote"):
         if len(_character(settings[name])) != 1:
-            raise ValueError(f"{name} must be one character")
+            raise ValueError(f"{name} must be a single character")
     if settings["format"] == CSV and not settings["csv.header"] and not settings["csv.fields"]:
-        raise ValueError("csv.header=false needs csv.fields")
+        raise ValueError("csv.header=false requires csv.fields")
 
 
 def _character(text: str) -> str:
@@ -104,7 +106,7 @@ class JsonReader(RowReader):
         try:
             return None, json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"a line is no JSON: {error}") from None
+            raise DataError(f"a line is not valid JSON: {error}") from None
 
 
 class CsvReader(RowReader):
@@ -134,13 +136,13 @@ class CsvReader(RowReader):
         try:
             (cells,) = csv.reader([text], strict=True, **self._dialect)
         except (csv.Error, ValueError) as error:
-            raise DataError(f"a row is no CSV: {error}") from None
+            raise DataError(f"a row is not valid CSV: {error}") from None
         if self._is_header_next:
             self._set_names(self._names or cells)
             return None
         if len(cells) != len(self._names):
             raise DataError(
-                f"a row has {len(cells)} cells, and there are {len(self._names)} fields"
+                f"a row has {len(cells)} cells, but there are {len(self._names)} fields"
             )
         values = (None if cell == self._null else cell for cell in cells)
         return self._schema, dict(zip(self._names, values, strict=True))
@@ -258,7 +260,9 @@ class CsvWriter(RowWriter):
 
     def _fields(self, record: Record) -> Mapping[str, Any]:
         if not isinstance(record.value, Mapping):
-            raise DataError(f"CSV needs fields, and a value is {type(record.value).__name__}")
+            raise DataError(
+                f"a value must be a struct to be written as CSV, not {type(record.value).__name__}"
+            )
         return record.value
 
     def _line(self, cells: Sequence[str]) -> bytes:

@@ -55,9 +55,9 @@ def sentence(format_: str, error: BaseException) -> str:
     if unlike is not None:
         version = spark_version()
         return (
-            f"The package that Spark has for the format {format_} is made for another Spark than "
-            f"{version} ({unlike[1]}): set spark.jars.packages in the worker's properties to one "
-            f"that is made for {line_of(version)}."
+            f"The package for the format {format_} does not support Spark {version} "
+            f"({unlike[1]}). Set spark.jars.packages in the worker's properties to a package "
+            f"for Spark {line_of(version)}."
         )
     if any(each in text for each in _NOT_FOUND):
         package = _PACKAGES.get(format_)
@@ -66,7 +66,7 @@ def sentence(format_: str, error: BaseException) -> str:
         version = spark_version()
         name = package.format(version=version, line=line_of(version))
         return (
-            f"The format {format_} needs a package that Spark does not have: set "
+            f"The format {format_} needs a package that is not installed. Set "
             f"spark.jars.packages={name} in the worker's properties."
         )
     return reason_of(text)

@@ -15,8 +15,8 @@ def function_of(name: str) -> Callable[..., Any]:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"there is no function {name}: {error}") from None
+        raise ValueError(f"function {name} does not exist: {error}") from None
     if not callable(found):
-        raise ValueError(f"{name} is no function")
+        raise ValueError(f"{name} is not a function")
     made: Callable[..., Any] = found
     return made

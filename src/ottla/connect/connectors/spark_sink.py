@@ -62,11 +62,16 @@ _REMOTE = re.compile(r"[a-z][a-z0-9+.-]+:")
 class SparkSink(SinkConnector):
     definition = Definition(
         [
-            key("name", _STRING, "", "The connector's name."),
-            key("format", _STRING, None, "Spark's name of the format.", NonEmpty(), _HIGH),
-            key("path", _STRING, "", "The folder to write to.", None, _HIGH),
-            key("table", _STRING, "", "The table to write to, instead.", None, _HIGH),
-            key("partition.by", ConfigType.LIST, [], "Columns that name folders."),
+            key("name", _STRING, "", "Name of the connector."),
+            key("format", _STRING, None, "Name of the Spark format.", NonEmpty(), _HIGH),
+            key("path", _STRING, "", "Directory to write to.", None, _HIGH),
+            key("table", _STRING, "", "Table to write to, instead of path.", None, _HIGH),
+            key(
+                "partition.by",
+                ConfigType.LIST,
+                [],
+                "Columns by which the directories are partitioned.",
+            ),
         ],
         required=["format"],
         prefixes=[OPTION],
@@ -75,9 +80,9 @@ class SparkSink(SinkConnector):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         if settings["path"] and settings["table"]:
-            raise ValueError("set path or table, not both")
+            raise ValueError("set only one of path and table")
         if settings["format"] in FILE_FORMATS and not (settings["path"] or settings["table"]):
-            raise ValueError("set path or table, where rows go")
+            raise ValueError("set path or table to where the rows are written")
 
     def make_task(self, settings: Settings) -> SinkTask:
         is_here = settings["path"] and not _REMOTE.match(settings["path"])
@@ -238,7 +243,16 @@ class TableTask(BufferingTask):
 
 class SparkFunctionSink(SinkConnector):
     definition = Definition(
-        [key("function", _STRING, None, "package.module:function", NonEmpty(), _HIGH)],
+        [
+            key(
+                "function",
+                _STRING,
+                None,
+                "Function that is called with each batch, as package.module:function.",
+                NonEmpty(),
+                _HIGH,
+            )
+        ],
         required=["function"],
         prefixes=[OPTION],
     )

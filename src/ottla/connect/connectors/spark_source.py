@@ -36,9 +36,9 @@ _STRING, _HIGH = ConfigType.STRING, Importance.HIGH
 class SparkSource(FrameSource):
     definition = FRAME + Definition(
         [
-            key("format", _STRING, None, "Spark's name of the format.", NonEmpty(), _HIGH),
-            key("path", _STRING, "", "Where it is, or the table's name.", None, _HIGH),
-            key("schema", _STRING, "", "Columns, as in SQL: id INT, name STRING."),
+            key("format", _STRING, None, "Name of the Spark format.", NonEmpty(), _HIGH),
+            key("path", _STRING, "", "Path of the data, or name of the table.", None, _HIGH),
+            key("schema", _STRING, "", "Schema in SQL, such as id INT, name STRING."),
         ],
         required=["format"],
         prefixes=[OPTION],
@@ -47,9 +47,9 @@ class SparkSource(FrameSource):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         if not settings["topic"]:
-            raise ValueError("set topic, where rows go")
+            raise ValueError("set topic to the topic to write to")
         if settings["format"] in FILE_FORMATS and not settings["path"]:
-            raise ValueError("set path, the folder whose files are read")
+            raise ValueError("set path to the directory whose files are read")
 
     def frame(self, spark: Any) -> Any:
         format_, path = self.settings["format"], self.settings["path"]
@@ -65,7 +65,7 @@ class SparkSource(FrameSource):
                 reader = reader.schema(self._inferred(spark))
             return reader.load(path) if path else reader.load()
 
-    def told(self, error: BaseException) -> str:
+    def error_message(self, error: BaseException) -> str:
         return sentence(self.settings["format"], error)
 
     def _inferred(self, spark: Any) -> Any:
@@ -83,18 +83,27 @@ class SparkSource(FrameSource):
             text = str(error)
             if "UNABLE_TO_INFER_SCHEMA" in text or "PATH_NOT_FOUND" in text:
                 raise RetriableError(
-                    f"{settings['path']} has no {settings['format']} files yet that tell its "
-                    "columns: set schema, or wait for the first"
+                    f"{settings['path']} has no {settings['format']} files to infer the schema "
+                    "from; set schema, or wait for the first file"
                 ) from None
             raise
         if not found.fields:
-            raise RetriableError(f"{settings['path']} has nothing yet that tells its columns")
+            raise RetriableError(f"{settings['path']} has no data to infer the schema from")
         return found
 
 
 class SparkFunctionSource(FrameSource):
     definition = FRAME + Definition(
-        [key("function", _STRING, None, "package.module:function", NonEmpty(), _HIGH)],
+        [
+            key(
+                "function",
+                _STRING,
+                None,
+                "Function that returns the DataFrame, as package.module:function.",
+                NonEmpty(),
+                _HIGH,
+            )
+        ],
         required=["function"],
         prefixes=[OPTION],
     )
@@ -106,5 +115,5 @@ class SparkFunctionSource(FrameSource):
     def frame(self, spark: Any) -> Any:
         made = self._function(spark, options_of(self.settings))
         if made is None:
-            raise UserError(f"{self.settings['function']} returns no DataFrame.")
+            raise UserError(f"{self.settings['function']} must return a DataFrame, not None.")
         return made

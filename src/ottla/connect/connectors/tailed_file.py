@@ -76,7 +76,7 @@ class TailedFile:
         self.beginnings = 0
         """Number of times that a file was read from its beginning."""
         self._known: dict[str, Any] = {}
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def start(self, offset: Mapping[str, Any]) -> None:
         """Start at a source offset; an empty one means the beginning."""
@@ -93,7 +93,7 @@ class TailedFile:
             return []
         assert self._file is not None
         if self._is_truncated():
-            self._log_once(f"{self._path} was truncated: it is read from its beginning")
+            self._log_once(f"{self._path} was truncated; reading it from the beginning")
             self.close()
             self._known = {}
             return []
@@ -143,10 +143,12 @@ class TailedFile:
             return
         if here.st_size > self._position + len(self._rest):
             return
-        left = f"; its last {len(self._rest)} bytes end in no newline" if self._rest else ""
-        self._log_once(
-            f"{self._path} was replaced by another file, which is read from here on{left}"
+        left = (
+            f"; the last {len(self._rest)} bytes of the old file do not end with a newline"
+            if self._rest
+            else ""
         )
+        self._log_once(f"{self._path} was replaced by another file; reading the new file{left}")
         self.close()
         self._known = {}
 
@@ -169,9 +171,9 @@ class TailedFile:
         try:
             self._file = open(self._path, "rb", buffering=0)  # noqa: SIM115
         except FileNotFoundError:
-            if "waiting" not in self._said:
-                self._said.add("waiting")
-                self._log_once(f"{self._path} is not there yet; the connector waits for it")
+            if "waiting" not in self._logged:
+                self._logged.add("waiting")
+                self._log_once(f"{self._path} does not exist; waiting for it")
             return False
         except OSError as error:
             reason = (error.strerror or "it cannot be opened").lower()
@@ -193,14 +195,14 @@ class TailedFile:
             if self._open_known(path, position):
                 if path != self._path:
                     self._log_once(
-                        f"{self._path} was renamed to {path}: the rest of that comes first"
+                        f"{self._path} was renamed to {path}; reading the rest of that file first"
                     )
                 return
         self._known = {}
         if os.path.exists(self._path):
             self._log_once(
-                f"{self._path} is not the file that was read before, or was truncated: "
-                "it is read from its beginning"
+                f"{self._path} was replaced or truncated since it was last read; reading it from "
+                "the beginning"
             )
 
     def _open_known(self, path: str, position: int) -> bool:

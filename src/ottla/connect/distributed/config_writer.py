@@ -46,7 +46,7 @@ class ConfigWriter:
             except ClientError as error:
                 self._drop()
                 if error.fatal:
-                    raise Conflict("Another worker leads the group by now.") from error
+                    raise Conflict("Another worker has become the leader of the group.") from error
                 raise
 
     def close(self) -> None:

@@ -89,7 +89,7 @@ class DistributedHerder(ConnectorChanges, WorkerRebalanceListener):
         self._versions: dict[TaskId, int] = {}
         """Configuration versions that tasks were started with."""
         self._written_statuses: dict[TaskId, Status] = {}
-        self._told_troubles: dict[str, Status] = {}
+        self._reported_troubles: dict[str, Status] = {}
         self._written_topics: set[tuple[str, str]] = set()
         self._stopping, self._wakeup = threading.Event(), threading.Event()
 
@@ -119,7 +119,9 @@ class DistributedHerder(ConnectorChanges, WorkerRebalanceListener):
                 self._reconcile()
             except Exception as error:
                 # An error of one connector must not end the worker; the next iteration retries.
-                logger.error("a turn failed: %s", sentence(error), exc_info=error)
+                logger.error(
+                    "an iteration of the worker's loop failed: %s", sentence(error), exc_info=error
+                )
 
     def request_stop(self) -> None:
         self._stopping.set()
@@ -246,7 +248,7 @@ class DistributedHerder(ConnectorChanges, WorkerRebalanceListener):
             context = self._context(id, properties)
         except Exception as error:
             # The connector raised an error, or this worker lacks its class.
-            logger.error("task %s cannot be started here: %s", id, sentence(error))
+            logger.error("task %s cannot be started on this worker: %s", id, sentence(error))
             self._write_status(id, Status(State.FAILED, self.config.worker_id, sentence(error)))
             return
         self.worker.start_task(
@@ -260,7 +262,7 @@ class DistributedHerder(ConnectorChanges, WorkerRebalanceListener):
         config, _ = self.check(properties)
         settings = task_settings(config)
         if id.task >= len(settings):
-            raise UserError(f"Connector {id.connector} has {len(settings)} tasks by now.")
+            raise UserError(f"Connector {id.connector} now has only {len(settings)} tasks.")
         group, state_dir = self.config.settings["group.id"], self.config.settings["state.dir"]
         return TaskContext(
             id,
@@ -297,8 +299,8 @@ class DistributedHerder(ConnectorChanges, WorkerRebalanceListener):
         for name in lacking:
             self.retry_task_creation(name)
             trouble = self.failure_of(name)
-            if trouble is not None and self._told_troubles.get(name) != trouble:
-                self._told_troubles[name] = trouble
+            if trouble is not None and self._reported_troubles.get(name) != trouble:
+                self._reported_troubles[name] = trouble
                 self._status_writer.status(TaskId(name, CONNECTOR), trouble, self._generation)
         with self._lock:
             has_changed = self.configs.units() != self._shared_units

@@ -120,7 +120,7 @@ class WorkerGroupMember:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if self._member_id:
-            reason = "the worker is being stopped"
+            reason = "the worker is stopping"
             with contextlib.suppress(KafkaError):
                 await self._group.leave(self._member_id, reason, timeout_ms=LEAVE_TIMEOUT_MS)
         await self._cluster.close()
@@ -133,7 +133,7 @@ class WorkerGroupMember:
                 backoff.reset()
                 await self._stay(delay_ms)
             except _UnknownMember:
-                logger.warning("group %s does not know this worker any more", self._group_id)
+                logger.warning("this worker is no longer a member of group %s", self._group_id)
                 self._member_id, self._generation = "", -1
                 await asyncio.to_thread(self._membership.on_lost)
             except (ConnectionLost, KafkaTimeout) as error:

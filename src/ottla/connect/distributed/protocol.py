@@ -122,7 +122,9 @@ class _Reader:
     def version(self) -> None:
         found = self.int16()
         if found < 1:
-            raise ValueError(f"a worker speaks version {found} of Connect's protocol")
+            raise ValueError(
+                f"a worker uses the unknown version {found} of Connect's group protocol"
+            )
 
     def int16(self) -> int:
         return self._number(">h", 2)
@@ -150,7 +152,7 @@ class _Reader:
     def _count(self) -> int:
         found = self.int32()
         if found > MAX_ENTRIES:
-            raise ValueError("a worker's assignment is too long to be one")
+            raise ValueError("a worker's assignment is too long")
         return max(found, 0)
 
     def _number(self, form: str, size: int) -> int:
@@ -159,7 +161,7 @@ class _Reader:
 
     def _read(self, size: int) -> bytes:
         if size < 0 or self._at + size > len(self._data):
-            raise ValueError("a worker's metadata ends too soon")
+            raise ValueError("a worker's metadata is truncated")
         found = self._data[self._at : self._at + size]
         self._at += size
         return found

@@ -48,7 +48,7 @@ class StatusWriter:
                 self._producer.send(self._topic, value, key=key)
         except KafkaError as error:
             # A lost status is not fatal; the next change is sent as usual.
-            logger.warning("a state was not written: %s", error)
+            logger.warning("could not write a status: %s", error)
 
     def close(self) -> None:
         with self._lock:

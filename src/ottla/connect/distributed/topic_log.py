@@ -72,7 +72,7 @@ class TopicLog:
         with Admin(profile=self._client) as admin:
             described = admin.describe_topics(self.topic)[self.topic]
             if self._shape[0] == 1 and len(described.partitions) != 1:
-                raise UserError(f"The topic {self.topic} must have one partition.")
+                raise UserError(f"Topic {self.topic} must have exactly one partition.")
             wanted = [TopicPartition(self.topic, each.partition) for each in described.partitions]
             listed = admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
         ends = {tp: each.offset or 0 for tp, each in listed.items()}
@@ -81,7 +81,9 @@ class TopicLog:
             while any(self._positions.get(tp, 0) < end for tp, end in ends.items()):
                 left_s = until - time.monotonic()
                 if left_s <= 0:
-                    raise UserError(f"The topic {self.topic} was not read in {timeout_s:.0f} s.")
+                    raise UserError(
+                        f"Topic {self.topic} could not be read to its end within {timeout_s:.0f} s."
+                    )
                 self._moved.wait(left_s)
 
     def close(self) -> None:
@@ -96,7 +98,7 @@ class TopicLog:
             try:
                 self._follow_once()
             except KafkaError as error:
-                logger.warning("following %s: %s", self.topic, error)
+                logger.warning("could not read topic %s, retrying: %s", self.topic, error)
                 self._stopping.wait(PAUSE_S)
 
     def _follow_once(self) -> None:

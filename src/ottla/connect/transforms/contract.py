@@ -21,10 +21,8 @@ from ottla.connect.schema_cache import SchemaCache
 KEY, VALUE = "key", "value"
 MAX_SCHEMAS = 1000
 """Maximum number of schemas in a transform's cache."""
-NULL_DEFAULT = key(
-    "replace.null.with.default", ConfigType.BOOLEAN, True,
-    "Whether a field's default stands for null.",
-)  # fmt: skip
+NULL_DEFAULT = key("replace.null.with.default", ConfigType.BOOLEAN, True,
+                   "Whether to replace null by the field's default.")  # fmt: skip
 
 
 class Transform(ABC):
@@ -94,7 +92,9 @@ class PartTransform(Transform):
         is_struct = schema is None or schema.type is Type.STRUCT
         if not is_struct or not isinstance(value, dict):
             kind = schema.type.value if schema is not None else type(value).__name__
-            raise DataError(f"{type(self).__name__} needs fields, and the {self.part} is {kind}")
+            raise DataError(
+                f"{type(self).__name__} requires a struct, but the {self.part} is {kind}"
+            )
         if schema is None or not self.settings.get(NULL_DEFAULT.name, True):
             return value
         defaults = self._defaults.get(schema)

@@ -39,11 +39,13 @@ DELETED = "__deleted"
 class ExtractNewRecordState(Transform):
     definition = Definition([
         key("delete.tombstone.handling.mode", ConfigType.STRING, "tombstone",
-            "What becomes of deletes and of tombstones.", OneOf(MODES)),
-        key("add.fields", ConfigType.LIST, [], "Fields of the envelope that the row is given."),
-        key("add.fields.prefix", ConfigType.STRING, "__", "How their names begin."),
-        key("add.headers", ConfigType.LIST, [], "Fields of the envelope that become headers."),
-        key("add.headers.prefix", ConfigType.STRING, "__", "How their names begin."),
+            "Treatment of deletes and tombstones.", OneOf(MODES)),
+        key("add.fields", ConfigType.LIST, [], "Fields of the envelope to add to the row."),
+        key("add.fields.prefix", ConfigType.STRING, "__",
+            "Prefix of the names of the added fields."),
+        key("add.headers", ConfigType.LIST, [], "Fields of the envelope to add as headers."),
+        key("add.headers.prefix", ConfigType.STRING, "__",
+            "Prefix of the names of the added headers."),
     ])  # fmt: skip
 
     def __init__(self, settings: Settings, part: str = VALUE) -> None:

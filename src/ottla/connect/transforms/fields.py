@@ -52,12 +52,14 @@ class InsertField(PartTransform):
 
     on_columns = True
     definition = Definition([
-        key("topic.field", ConfigType.STRING, None, "Field for the topic."),
-        key("partition.field", ConfigType.STRING, None, "Field for the partition."),
-        key("offset.field", ConfigType.STRING, None, "Field for the offset; sinks only."),
-        key("timestamp.field", ConfigType.STRING, None, "Field for the record's time."),
-        key("static.field", ConfigType.STRING, None, "Field for static.value."),
-        key("static.value", ConfigType.STRING, None, "What static.field gets."),
+        key("topic.field", ConfigType.STRING, None, "Field to insert with the name of the topic."),
+        key("partition.field", ConfigType.STRING, None,
+            "Field to insert with the number of the partition."),
+        key("offset.field", ConfigType.STRING, None, "Field to insert with the offset, in sinks."),
+        key("timestamp.field", ConfigType.STRING, None,
+            "Field to insert with the timestamp of the record."),
+        key("static.field", ConfigType.STRING, None, "Field to insert with static.value."),
+        key("static.value", ConfigType.STRING, None, "Value of static.field."),
         NULL_DEFAULT,
         SYNTAX,
     ])  # fmt: skip
@@ -72,9 +74,12 @@ class InsertField(PartTransform):
                 plain = name.removesuffix("!").removesuffix("?")
                 self._paths[what] = (path_of(plain, settings), not name.endswith("!"))
         if not self._paths:
-            raise ValueError("InsertField needs at least one of the fields to insert")
+            raise ValueError(
+                "InsertField requires at least one of topic.field, partition.field, offset.field, "
+                "timestamp.field and static.field"
+            )
         if "static" in self._paths and settings["static.value"] is None:
-            raise ValueError("static.field needs static.value")
+            raise ValueError("static.field requires static.value")
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)
@@ -112,11 +117,11 @@ class InsertField(PartTransform):
 class ReplaceField(PartTransform):
     on_columns = True
     definition = Definition([
-        key("exclude", ConfigType.LIST, [], "Fields to leave out."),
-        key("include", ConfigType.LIST, [], "The only fields to keep; empty: all."),
-        key("renames", ConfigType.LIST, [], "New names, as old:new."),
-        key("blacklist", ConfigType.LIST, [], "Old name of exclude."),
-        key("whitelist", ConfigType.LIST, [], "Old name of include."),
+        key("exclude", ConfigType.LIST, [], "Fields to remove."),
+        key("include", ConfigType.LIST, [], "Fields to keep; all if empty."),
+        key("renames", ConfigType.LIST, [], "Fields to rename, as old:new."),
+        key("blacklist", ConfigType.LIST, [], "Deprecated alias of exclude."),
+        key("whitelist", ConfigType.LIST, [], "Deprecated alias of include."),
         NULL_DEFAULT,
         SYNTAX,
     ])  # fmt: skip
@@ -191,8 +196,14 @@ class MaskField(PartTransform):
     on_columns = True
     definition = Definition(
         [
-            key("fields", ConfigType.LIST, None, "The fields.", NonEmpty()),
-            key("replacement", ConfigType.STRING, None, "What they become.", NonEmpty()),
+            key("fields", ConfigType.LIST, None, "Fields to mask.", NonEmpty()),
+            key(
+                "replacement",
+                ConfigType.STRING,
+                None,
+                "Value that replaces the fields; the zero value of their type if not set.",
+                NonEmpty(),
+            ),
             NULL_DEFAULT,
             SYNTAX,
         ],
@@ -222,7 +233,7 @@ class MaskField(PartTransform):
         for kind, blank in _BLANK:
             if isinstance(value, kind):
                 return type(blank)(blank) if isinstance(blank, list | dict) else blank
-        raise DataError(f"MaskField cannot mask {name}, a {type(value).__name__}")
+        raise DataError(f"MaskField cannot mask field {name} of type {type(value).__name__}")
 
 
 def _replacement(name: str, value: Any, text: str) -> Any:
@@ -232,9 +243,11 @@ def _replacement(name: str, value: Any, text: str) -> Any:
                 return kind(text)
             except (ValueError, decimal.InvalidOperation):
                 raise DataError(
-                    f"MaskField cannot put {text!r} for {name}, a {kind.__name__}"
+                    f"MaskField cannot replace field {name} of type {kind.__name__} by {text!r}"
                 ) from None
-    raise DataError(f"MaskField cannot put a replacement for {name}, a {type(value).__name__}")
+    raise DataError(
+        f"MaskField cannot use a replacement for field {name} of type {type(value).__name__}"
+    )
 
 
 class HoistField(PartTransform):
@@ -242,8 +255,10 @@ class HoistField(PartTransform):
 
     definition = Definition(
         [
-            key("field", ConfigType.STRING, None, "The field's name.", NonEmpty()),
-            key("hoisted", ConfigType.STRING, "", "The field to put into it; empty: the whole."),
+            key("field", ConfigType.STRING, None, "Name of the new field.", NonEmpty()),
+            key(
+                "hoisted", ConfigType.STRING, "", "Field to wrap; the whole key or value if empty."
+            ),
             SYNTAX,
         ],
         required=["field"],
@@ -281,7 +296,13 @@ class ExtractField(PartTransform):
     on_columns = True
     definition = Definition(
         [
-            key("field", ConfigType.STRING, None, "The field; with V2 a path.", NonEmpty()),
+            key(
+                "field",
+                ConfigType.STRING,
+                None,
+                "Field to extract; with field.syntax.version=V2, a path.",
+                NonEmpty(),
+            ),
             SYNTAX,
             NULL_DEFAULT,
         ],
@@ -316,7 +337,17 @@ class ValueToKey(PartTransform):
     on_columns = True
     has_parts = False
     definition = Definition(
-        [key("fields", ConfigType.LIST, None, "The fields.", NonEmpty()), NULL_DEFAULT, SYNTAX],
+        [
+            key(
+                "fields",
+                ConfigType.LIST,
+                None,
+                "Fields of the value that form the key.",
+                NonEmpty(),
+            ),
+            NULL_DEFAULT,
+            SYNTAX,
+        ],
         required=["fields"],
     )
 
@@ -325,7 +356,7 @@ class ValueToKey(PartTransform):
         paths = [path_of(each, settings) for each in settings["fields"]]
         self._paths = {path[-1]: path for path in paths}
         if len(self._paths) < len(set(paths)):
-            raise ValueError("two of the fields would have the same name in the key")
+            raise ValueError("two of the fields have the same name in the key")
 
     def apply(self, record: Record) -> Record:
         schema, value = record.value_schema, record.value

@@ -25,9 +25,21 @@ class HeaderFrom(PartTransform):
 
     definition = Definition(
         [
-            key("fields", ConfigType.LIST, None, "The fields.", NonEmpty()),
-            key("headers", ConfigType.LIST, None, "The headers, in the same order.", NonEmpty()),
-            key("operation", ConfigType.STRING, None, "move or copy.", OneOf(("move", "copy"))),
+            key("fields", ConfigType.LIST, None, "Fields to move or copy to headers.", NonEmpty()),
+            key(
+                "headers",
+                ConfigType.LIST,
+                None,
+                "Headers for the fields, in the same order.",
+                NonEmpty(),
+            ),
+            key(
+                "operation",
+                ConfigType.STRING,
+                None,
+                "Whether to move or copy the fields.",
+                OneOf(("move", "copy")),
+            ),
             NULL_DEFAULT,
             SYNTAX,
         ],
@@ -37,7 +49,7 @@ class HeaderFrom(PartTransform):
     def __init__(self, settings: Settings, part: str = "value") -> None:
         super().__init__(settings, part)
         if len(settings["fields"]) != len(settings["headers"]):
-            raise ValueError("fields and headers must be equally many")
+            raise ValueError("fields and headers must have the same length")
         self._paths = [path_of(each, settings) for each in settings["fields"]]
 
     def apply(self, record: Record) -> Record:
@@ -49,7 +61,7 @@ class HeaderFrom(PartTransform):
         for path, header in zip(self._paths, self.settings["headers"], strict=True):
             known = schema_at(schema, path) if schema is not None else None
             if schema is not None and known is None:
-                raise DataError(f"HeaderFrom: there is no field {'.'.join(path)}")
+                raise DataError(f"HeaderFrom: field {'.'.join(path)} does not exist")
             headers.append(Header(header, known, value_at(struct, path)))
         record = record.with_(headers=tuple(headers))
         if self.settings["operation"] == "copy":
@@ -68,8 +80,13 @@ class HeaderFrom(PartTransform):
 class InsertHeader(Transform):
     definition = Definition(
         [
-            key("header", ConfigType.STRING, None, "The header's name.", NonEmpty()),
-            key("value.literal", ConfigType.STRING, None, "Its value; numbers and JSON are known."),
+            key("header", ConfigType.STRING, None, "Name of the header.", NonEmpty()),
+            key(
+                "value.literal",
+                ConfigType.STRING,
+                None,
+                "Value of the header; numbers and JSON are parsed.",
+            ),
         ],
         required=["header", "value.literal"],
     )
@@ -84,7 +101,7 @@ class InsertHeader(Transform):
 class DropHeaders(Transform):
     on_columns = True
     definition = Definition(
-        [key("headers", ConfigType.LIST, None, "The headers' names.", NonEmpty())],
+        [key("headers", ConfigType.LIST, None, "Names of the headers to remove.", NonEmpty())],
         required=["headers"],
     )
 

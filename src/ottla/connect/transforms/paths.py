@@ -42,7 +42,7 @@ def parsed(text: str) -> Path:
         else:
             names[-1] += char
     if quoted:
-        raise ValueError(f"the path {text!r} has a backtick without its other one")
+        raise ValueError(f"the path {text!r} has an unmatched backtick")
     if not all(names):
         raise ValueError(f"the path {text!r} has an empty name")
     return tuple(names)
@@ -115,7 +115,7 @@ def insert_schema(schema: Schema, path: Path, kind: Schema) -> Schema:
     if rest:
         inner = known.schema if known is not None else Schema(Type.STRUCT)
         if inner.type is not Type.STRUCT:
-            raise DataError(f"{name} is no struct, and cannot be given the field {rest[0]}")
+            raise DataError(f"{name} is not a struct, so the field {rest[0]} cannot be added")
         kind = insert_schema(inner, tuple(rest), kind)
         if known is not None:
             return with_schema(schema, (name,), lambda _: kind)
@@ -128,6 +128,6 @@ def insert_value(value: Mapping[str, Any], path: Path, found: Any) -> dict[str, 
     if rest:
         inner = value.get(name)
         if inner is not None and not isinstance(inner, Mapping):
-            raise DataError(f"{name} is no struct, and cannot be given the field {rest[0]}")
+            raise DataError(f"{name} is not a struct, so the field {rest[0]} cannot be added")
         found = insert_value(inner or {}, tuple(rest), found)
     return {**value, name: found}

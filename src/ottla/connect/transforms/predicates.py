@@ -14,7 +14,14 @@ from ottla.connect.transforms.contract import Predicate
 class TopicNameMatches(Predicate):
     on_columns = True
     definition = Definition(
-        [key("pattern", ConfigType.STRING, None, "A pattern for the whole name of the topic.")],
+        [
+            key(
+                "pattern",
+                ConfigType.STRING,
+                None,
+                "Regular expression that the whole name of the topic must match.",
+            )
+        ],
         required=["pattern"],
     )
 
@@ -23,7 +30,7 @@ class TopicNameMatches(Predicate):
         try:
             self._pattern = re.compile(settings["pattern"])
         except re.error as error:
-            raise ValueError(f"pattern is no regular expression: {error}") from None
+            raise ValueError(f"pattern is not a valid regular expression: {error}") from None
 
     def test(self, record: Record) -> bool:
         return self._pattern.fullmatch(record.topic) is not None
@@ -32,7 +39,7 @@ class TopicNameMatches(Predicate):
 class HasHeaderKey(Predicate):
     on_columns = True
     definition = Definition(
-        [key("name", ConfigType.STRING, None, "The header's name.", NonEmpty())], required=["name"]
+        [key("name", ConfigType.STRING, None, "Name of the header.", NonEmpty())], required=["name"]
     )
 
     def test(self, record: Record) -> bool:

@@ -22,8 +22,18 @@ class RegexRouter(Transform):
     on_columns = True
     definition = Definition(
         [
-            key("regex", ConfigType.STRING, None, "A pattern for the whole name of the topic."),
-            key("replacement", ConfigType.STRING, None, "The new name; $1 is the first group."),
+            key(
+                "regex",
+                ConfigType.STRING,
+                None,
+                "Regular expression that the whole name of the topic must match.",
+            ),
+            key(
+                "replacement",
+                ConfigType.STRING,
+                None,
+                "New name of the topic; $1 is the first group of regex.",
+            ),
         ],
         required=["regex", "replacement"],
     )
@@ -35,10 +45,10 @@ class RegexRouter(Transform):
             self._replacement = _python_replacement(settings["replacement"])
             template_groups = re.findall(r"\\g<(\w+)>", self._replacement)
         except re.error as error:
-            raise ValueError(f"regex is no regular expression: {error}") from None
+            raise ValueError(f"regex is not a valid regular expression: {error}") from None
         for each in template_groups:
             if each.isdecimal() and int(each) > self._regex.groups:
-                raise ValueError(f"replacement names a group {each} that regex does not have")
+                raise ValueError(f"replacement refers to group {each}, which regex does not have")
 
     def apply(self, record: Record) -> Record:
         match = self._regex.fullmatch(record.topic)
@@ -63,8 +73,9 @@ class TimestampRouter(Transform):
 
     definition = Definition([
         key("topic.format", ConfigType.STRING, "${topic}-${timestamp}",
-            "The new name, of ${topic} and ${timestamp}."),
-        key("timestamp.format", ConfigType.STRING, "yyyyMMdd", "Java's pattern for the time."),
+            "New name of the topic, with ${topic} and ${timestamp}."),
+        key("timestamp.format", ConfigType.STRING, "yyyyMMdd",
+            "Format of the timestamp, as a pattern of Java's SimpleDateFormat."),
     ])  # fmt: skip
 
     def __init__(self, settings: Settings, part: str = "value") -> None:
@@ -74,7 +85,8 @@ class TimestampRouter(Transform):
     def apply(self, record: Record) -> Record:
         if record.timestamp_ms is None:
             raise DataError(
-                f"TimestampRouter needs a time, and a record of {record.topic} has none"
+                f"TimestampRouter requires a timestamp, but a record of topic {record.topic} has "
+                "none"
             )
         time = self._pattern.format(from_ms(record.timestamp_ms))
         name = str(self.settings["topic.format"])

@@ -39,7 +39,7 @@ class Flatten(PartTransform):
 
     on_columns = True
     definition = Definition([
-        key("delimiter", ConfigType.STRING, ".", "Between the names of a path."),
+        key("delimiter", ConfigType.STRING, ".", "Separator between the names of a path."),
     ])  # fmt: skip
 
     def apply(self, record: Record) -> Record:
@@ -100,8 +100,8 @@ class Cast(PartTransform):
     definition = Definition(
         [
             key("spec", ConfigType.LIST, None,
-                "field:type pairs, or one type: int8, int16, int32, int64, float32, float64, "
-                "boolean, string.", NonEmpty()),
+                "Pairs field:type, or one type for the whole key or value. Types: int8, int16, "
+                "int32, int64, float32, float64, boolean, string.", NonEmpty()),
             NULL_DEFAULT,
             SYNTAX,
         ],
@@ -117,14 +117,16 @@ class Cast(PartTransform):
             wanted = _CAST.get(kind.strip().lower())
             if wanted is None:
                 raise ValueError(
-                    f"spec names the type {kind.strip()!r}; there are {', '.join(_CAST)}"
+                    f"spec has the unknown type {kind.strip()!r}; use one of {', '.join(_CAST)}"
                 )
             if colon:
                 self._fields[path_of(name.strip(), settings)] = wanted
             else:
                 self._whole = wanted
         if self._whole is not None and len(settings["spec"]) > 1:
-            raise ValueError("spec is one type for the whole, or field:type pairs, not both")
+            raise ValueError(
+                "spec must be either one type for the whole key or value, or field:type pairs"
+            )
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)
@@ -168,11 +170,11 @@ def cast(schema: Schema | None, value: Any, wanted: Type) -> Any:
     if isinstance(value, decimal.Decimal):
         value = float(value) if wanted in (Type.FLOAT32, Type.FLOAT64) else int(value)
     if not isinstance(value, bool | int | float | str):
-        raise DataError(f"Cast cannot make {wanted.value} of a {type(value).__name__}")
+        raise DataError(f"Cast cannot convert a {type(value).__name__} to {wanted.value}")
     try:
         return _number(value, wanted)
     except (ValueError, OverflowError):
-        raise DataError(f"Cast cannot make {wanted.value} of {value!r}") from None
+        raise DataError(f"Cast cannot convert {value!r} to {wanted.value}") from None
 
 
 def _number(value: bool | int | float | str, wanted: Type) -> Any:
@@ -195,15 +197,15 @@ def _number(value: bool | int | float | str, wanted: Type) -> Any:
 class SetSchemaMetadata(PartTransform):
     on_columns = True
     definition = Definition([
-        key("schema.name", ConfigType.STRING, None, "The schema's new name."),
-        key("schema.version", ConfigType.INT, None, "The schema's new version.", AtLeast(0)),
+        key("schema.name", ConfigType.STRING, None, "New name of the schema."),
+        key("schema.version", ConfigType.INT, None, "New version of the schema.", AtLeast(0)),
         NULL_DEFAULT,
     ])  # fmt: skip
 
     def __init__(self, settings: Settings, part: str = "value") -> None:
         super().__init__(settings, part)
         if settings["schema.name"] is None and settings["schema.version"] is None:
-            raise ValueError("SetSchemaMetadata needs schema.name or schema.version")
+            raise ValueError("SetSchemaMetadata requires schema.name or schema.version")
 
     def apply(self, record: Record) -> Record:
         schema, value = self.get(record)

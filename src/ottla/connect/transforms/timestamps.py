@@ -41,10 +41,13 @@ class TimestampConverter(PartTransform):
     on_columns = True
     definition = Definition(
         [
-            key("field", ConfigType.STRING, "", "The field; empty: the whole."),
-            key("target.type", ConfigType.STRING, None, "What it becomes.", OneOf(tuple(_SCHEMAS))),
-            key("format", ConfigType.STRING, "", "Java's pattern for texts."),
-            key("unix.precision", ConfigType.STRING, "milliseconds", "The unit of numbers.",
+            key("field", ConfigType.STRING, "",
+                "Field to convert; the whole key or value if empty."),
+            key("target.type", ConfigType.STRING, None, "Type to convert to.",
+                OneOf(tuple(_SCHEMAS))),
+            key("format", ConfigType.STRING, "",
+                "Format of strings, as a pattern of Java's SimpleDateFormat."),
+            key("unix.precision", ConfigType.STRING, "milliseconds", "Unit of numbers.",
                 OneOf(tuple(_PER_SECOND))),
             NULL_DEFAULT,
             SYNTAX,
@@ -56,7 +59,7 @@ class TimestampConverter(PartTransform):
         super().__init__(settings, part)
         text = settings["format"]
         if settings["target.type"] == "string" and not text.strip():
-            raise ValueError("target.type=string needs format")
+            raise ValueError("target.type=string requires format")
         self._pattern = JavaDatePattern(text) if text.strip() else None
         self._per_second = _PER_SECOND[settings["unix.precision"]]
         self._path = path_of(settings["field"], settings) if settings["field"] else ()
@@ -102,9 +105,9 @@ class TimestampConverter(PartTransform):
             return from_ms(value * 1000 // self._per_second)
         if isinstance(value, str):
             if self._pattern is None:
-                raise DataError("TimestampConverter needs format to read texts")
+                raise DataError("TimestampConverter requires format to parse strings")
             return self._pattern.parse(value)
-        raise DataError(f"TimestampConverter cannot read a time from a {type(value).__name__}")
+        raise DataError(f"TimestampConverter cannot convert a {type(value).__name__}")
 
 
 def _like(old: Schema, new: Schema) -> Schema:

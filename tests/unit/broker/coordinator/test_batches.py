@@ -96,8 +96,8 @@ def test_a_batch_belongs_to_one_transaction_or_to_none() -> None:
     assert [len(append.records) for append in appends] == [1, 2, 1, 2]
     headers = [read_header(append.batch) for append in appends]
     assert [each.is_transactional for each in headers] == [False, True, True, False]
-    told = [(each.producer_id, each.producer_epoch, each.base_sequence) for each in headers]
-    assert told == [(-1, -1, -1), (7, 2, -1), (8, 0, -1), (-1, -1, -1)]
+    producers = [(each.producer_id, each.producer_epoch, each.base_sequence) for each in headers]
+    assert producers == [(-1, -1, -1), (7, 2, -1), (8, 0, -1), (-1, -1, -1)]
     assert [append.producer.id for append in appends] == [-1, 7, 8, -1]
 
 

@@ -152,7 +152,7 @@ def test_a_write_during_a_sync_waits_for_the_next() -> None:
     with_bed(scenario, FakePartition(waits_for_sync=True))
 
 
-def test_an_append_that_fails_changes_nothing_and_is_told() -> None:
+def test_an_append_that_fails_changes_nothing_and_is_reported() -> None:
     async def scenario(bed: Bed) -> None:
         bed.partition.fails = ErrorCode.KAFKA_STORAGE_ERROR
         failed = bed.add("k", 1)

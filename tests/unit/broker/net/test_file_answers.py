@@ -225,7 +225,7 @@ def test_what_has_left_memory_is_read_in_a_thread_and_verified(
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_a_fault_while_it_is_read_ends_the_connection_and_is_told(tmp_path: Path) -> None:
+def test_a_fault_while_it_is_read_ends_the_connection_and_is_reported(tmp_path: Path) -> None:
     async def no_thread(_: Callable[[], bytes]) -> bytes:
         raise RuntimeError("there is no thread left")
 

@@ -97,9 +97,9 @@ def test_api_versions_tells_what_is_served(version: int) -> None:
     frame = frame_of(API_VERSIONS, 1, software() if version >= 3 else {}, version)
     response = answer(router, frame, version)
     assert response.error_code == ErrorCode.NONE
-    told = [(each.api_key, each.min_version, each.max_version) for each in response.api_keys]
-    assert told == router.supported_versions()
-    assert {key for key, _, _ in told} == {*HANDLERS, API_VERSIONS}
+    reported = [(each.api_key, each.min_version, each.max_version) for each in response.api_keys]
+    assert reported == router.supported_versions()
+    assert {key for key, _, _ in reported} == {*HANDLERS, API_VERSIONS}
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0_with_its_range() -> None:
@@ -109,8 +109,12 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0_with_its_ra
         frame = struct.pack(">i", len(body)) + body
         response = answer(Router(), frame, version=0)
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-        (told,) = response.api_keys
-        assert (told.api_key, told.min_version, told.max_version) == (API_VERSIONS, 0, newest)
+        (reported,) = response.api_keys
+        assert (reported.api_key, reported.min_version, reported.max_version) == (
+            API_VERSIONS,
+            0,
+            newest,
+        )
 
 
 @on_a_loop
@@ -144,12 +148,12 @@ class BrokerWithFeatures:
         return Features({"metadata.version": (7, 25), "share.version": (0, 1)}, {"a": 2}, 42)
 
 
-def test_features_are_told_and_level_zero_only_to_those_who_understand_it() -> None:
-    told = {}
+def test_features_are_reported_and_level_zero_only_to_those_who_understand_it() -> None:
+    reported = {}
     for version in (3, 4):
         frame = frame_of(API_VERSIONS, 1, software(), version)
         response = answer(Router(), frame, version, BrokerWithFeatures())
-        told[version] = [
+        reported[version] = [
             (f.name, f.min_version, f.max_version) for f in response.supported_features
         ]
         assert response.finalized_features_epoch == 42
@@ -159,8 +163,8 @@ def test_features_are_told_and_level_zero_only_to_those_who_understand_it() -> N
             2,
             2,
         )
-    assert told[3] == [("metadata.version", 7, 25)]
-    assert told[4] == [("metadata.version", 7, 25), ("share.version", 0, 1)]
+    assert reported[3] == [("metadata.version", 7, 25)]
+    assert reported[4] == [("metadata.version", 7, 25), ("share.version", 0, 1)]
 
 
 def test_a_broker_without_features_tells_none() -> None:

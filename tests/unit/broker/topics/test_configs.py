@@ -315,8 +315,12 @@ def test_a_loggers_level_is_described_set_and_deleted(level_restored: logging.Lo
         assert await alter(broker, BROKER_LOGGER, "1", ("ottla.broker", SET, "DEBUG")) == 0
         assert level_restored.level == logging.DEBUG
         loggers = await describe(broker, BROKER_LOGGER, "1")
-        told = loggers["ottla.broker"]
-        assert (told.value, told.config_source, told.read_only) == ("DEBUG", DYNAMIC_LOGGER, False)
+        entry = loggers["ottla.broker"]
+        assert (entry.value, entry.config_source, entry.read_only) == (
+            "DEBUG",
+            DYNAMIC_LOGGER,
+            False,
+        )
         assert "root" in loggers
         assert all(name == "root" or name.startswith("ottla") for name in loggers)
         assert await alter(broker, BROKER_LOGGER, "1", ("ottla.broker", DELETE, None)) == 0

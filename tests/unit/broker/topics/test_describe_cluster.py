@@ -54,8 +54,8 @@ def test_fenced_brokers_are_told_only_when_asked_for(asked: bool) -> None:
         op = Create(tree.registration_path(2), tree.encode_registration(other))
         await broker.follower.applied(await broker.store.txn([], [op]))
         answer = await broker.call(describe_cluster, 2, include_fenced_brokers=asked)
-        told = [(node.broker_id, node.is_fenced) for node in answer.brokers]
-        assert told == [(1, False), (2, True)][: 1 + asked]
+        nodes = [(node.broker_id, node.is_fenced) for node in answer.brokers]
+        assert nodes == [(1, False), (2, True)][: 1 + asked]
 
     with_broker(scenario)
 

@@ -9,7 +9,7 @@ from ottla.base.errors import ErrorCode
 from ottla.broker.handlers import create_topics, describe_topic_partitions
 
 
-def told(answer: Any) -> list[tuple[str, int, list[int]]]:
+def described(answer: Any) -> list[tuple[str, int, list[int]]]:
     return [
         (topic.name, int(topic.error_code), [each.partition_index for each in topic.partitions])
         for topic in answer.topics
@@ -35,7 +35,7 @@ def test_all_topics_are_told_by_name() -> None:
     async def scenario(broker: FakeBroker) -> None:
         await three_topics(broker)
         answer = await page(broker)
-        assert told(answer) == [("a", 0, [0, 1]), ("b", 0, [0, 1, 2]), ("c", 0, [0])]
+        assert described(answer) == [("a", 0, [0, 1]), ("b", 0, [0, 1, 2]), ("c", 0, [0])]
         assert cursor(answer) is None
         first = answer.topics[0]
         assert first.topic_id.bytes == broker.image.topics["a"].topic_id
@@ -58,7 +58,9 @@ def test_pages_together_tell_everything_once(limit: int) -> None:
         seen, position = [], None
         while True:
             answer = await page(broker, response_partition_limit=limit, cursor=position)
-            partitions = [(name, index) for name, _, indexes in told(answer) for index in indexes]
+            partitions = [
+                (name, index) for name, _, indexes in described(answer) for index in indexes
+            ]
             assert len(partitions) <= limit
             seen += partitions
             following = cursor(answer)
@@ -75,7 +77,7 @@ def test_a_cursor_to_a_deleted_topic_goes_on_at_the_next() -> None:
         await three_topics(broker)
         position = {"topic_name": "aa", "partition_index": 2}
         answer = await page(broker, cursor=position)
-        assert told(answer) == [("b", 0, [0, 1, 2]), ("c", 0, [0])]
+        assert described(answer) == [("b", 0, [0, 1, 2]), ("c", 0, [0])]
 
     with_broker(scenario)
 
@@ -84,7 +86,7 @@ def test_unknown_topics_are_told_when_asked_for_by_name() -> None:
     async def scenario(broker: FakeBroker) -> None:
         await three_topics(broker)
         answer = await page(broker, "no", "x y", "a", "a")
-        assert told(answer) == [
+        assert described(answer) == [
             ("a", 0, [0, 1]),
             ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
             ("x y", ErrorCode.INVALID_TOPIC_EXCEPTION, []),
@@ -96,11 +98,11 @@ def test_unknown_topics_are_told_when_asked_for_by_name() -> None:
 def test_the_brokers_limit_wins_and_is_at_least_one() -> None:
     async def scenario(broker: FakeBroker) -> None:
         await three_topics(broker)
-        assert told(await page(broker, response_partition_limit=1000)) == [
+        assert described(await page(broker, response_partition_limit=1000)) == [
             ("a", 0, [0, 1]),
             ("b", 0, [0, 1]),
         ]
-        assert told(await page(broker, response_partition_limit=-5)) == [("a", 0, [0])]
+        assert described(await page(broker, response_partition_limit=-5)) == [("a", 0, [0])]
 
     with_broker(scenario, max_request_partition_size_limit="4")
 
@@ -109,6 +111,6 @@ def test_a_negative_cursor_is_refused() -> None:
     async def scenario(broker: FakeBroker) -> None:
         await three_topics(broker)
         answer = await page(broker, "a", cursor={"topic_name": "a", "partition_index": -1})
-        assert told(answer) == [("a", ErrorCode.INVALID_REQUEST, [])]
+        assert described(answer) == [("a", ErrorCode.INVALID_REQUEST, [])]
 
     with_broker(scenario)

@@ -71,7 +71,7 @@ def test_an_empty_list_is_no_topics(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", ALL)
-def test_unknown_and_illegal_names_are_told_without_creation(version: int) -> None:
+def test_unknown_and_illegal_names_are_reported_without_creation(version: int) -> None:
     async def scenario(broker: FakeBroker) -> None:
         await broker.create(create_topics, "a")
         answer = await broker.call(metadata, version, topics=names("no", "a", "x y", "a"))
@@ -116,7 +116,7 @@ def test_concurrent_requests_for_an_unknown_topic_all_get_it() -> None:
     with_broker(scenario)
 
 
-def test_an_auto_creation_that_fails_is_told() -> None:
+def test_an_auto_creation_that_fails_is_reported() -> None:
     async def scenario(broker: FakeBroker) -> None:
         answer = await broker.call(metadata, 12, topics=names("new"))
         assert topics_of(answer) == [("new", ErrorCode.INVALID_REPLICATION_FACTOR)]
@@ -215,14 +215,14 @@ def test_a_leader_without_the_clients_listener_is_told_as_such(version: int) -> 
     with_broker(scenario)
 
 
-def test_another_broker_that_is_alive_is_told_with_its_endpoint_and_rack() -> None:
+def test_another_broker_that_is_alive_is_reported_with_its_endpoint_and_rack() -> None:
     async def scenario(broker: FakeBroker) -> None:
         before = await broker.call(metadata, 12, topics=names("shared"))
         assert topics_of(before) == [("shared", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
         await add_second_broker(broker, "PLAINTEXT", live=True)
         answer = await broker.call(metadata, 12, topics=names("shared"))
-        told = [(node.node_id, node.host, node.port, node.rack) for node in answer.brokers]
-        assert told == [(1, "localhost", 19092, None), (2, "other", 5, "r2")]
+        nodes = [(node.node_id, node.host, node.port, node.rack) for node in answer.brokers]
+        assert nodes == [(1, "localhost", 19092, None), (2, "other", 5, "r2")]
         (partition,) = answer.topics[0].partitions
         assert (partition.leader_id, partition.leader_epoch) == (2, 3)
 
@@ -239,7 +239,7 @@ def test_a_change_is_seen_by_the_next_request_despite_what_is_kept() -> None:
     with_broker(scenario)
 
 
-def test_ten_thousand_partitions_are_told_without_building_the_answer_again() -> None:
+def test_ten_thousand_partitions_are_reported_without_building_the_answer_again() -> None:
     async def scenario(broker: FakeBroker) -> None:
         await broker.create(create_topics, "big", num_partitions=10_000)
         context = RequestContext(3, 12, 1, None, "PLAINTEXT", "localhost")

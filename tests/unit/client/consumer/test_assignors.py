@@ -24,7 +24,7 @@ members_of = st.dictionaries(
 )
 
 
-def told(topics: tuple[str, ...], **more: object) -> MemberSubscription:
+def subscription(topics: tuple[str, ...], **more: object) -> MemberSubscription:
     return MemberSubscription(topics, **more)  # type: ignore[arg-type]
 
 
@@ -57,7 +57,7 @@ def test_every_partition_goes_to_one_of_its_subscribers(
     name: str, counts: dict[str, int], members: dict[str, tuple[str, ...]]
 ) -> None:
     assignor = ASSIGNORS[name]
-    subscriptions = {member: told(topics) for member, topics in members.items()}
+    subscriptions = {member: subscription(topics) for member, topics in members.items()}
     assignment = assignor.assign(counts, subscriptions)
     check_complete(counts, members, assignment)
     again = assignor.assign(counts, dict(reversed(list(subscriptions.items()))))
@@ -66,7 +66,7 @@ def test_every_partition_goes_to_one_of_its_subscribers(
 
 @given(counts=counts_of, members=members_of)
 def test_sticky_is_balanced(counts: dict[str, int], members: dict[str, tuple[str, ...]]) -> None:
-    subscriptions = {member: told(topics) for member, topics in members.items()}
+    subscriptions = {member: subscription(topics) for member, topics in members.items()}
     assert is_balanced(members, ASSIGNORS["sticky"].assign(counts, subscriptions))
 
 
@@ -76,17 +76,20 @@ def test_sticky_keeps_all_but_a_fair_share_when_one_joins_or_leaves(
 ) -> None:
     assign = ASSIGNORS["sticky"].assign
     *stayers, newcomer = sorted(names)
-    before = assign(counts, {name: told(TOPICS) for name in stayers})
+    before = assign(counts, {name: subscription(TOPICS) for name in stayers})
     after = assign(counts, {
-        **{name: told(TOPICS, user_data=encode_sticky_data(before[name], 1)) for name in stayers},
-        newcomer: told(TOPICS),
+        **{name: subscription(TOPICS, user_data=encode_sticky_data(before[name], 1))
+           for name in stayers},
+        newcomer: subscription(TOPICS),
     })  # fmt: skip
     total = sum(counts.values())
     moved = [tp for name in stayers for tp in after[name] if tp not in before[name]]
     assert not moved, "only the newcomer gets something new"
     assert len(after[newcomer]) in (total // len(names), -(-total // len(names)))
 
-    left = {name: told(TOPICS, user_data=encode_sticky_data(after[name], 2)) for name in stayers}
+    left = {
+        name: subscription(TOPICS, user_data=encode_sticky_data(after[name], 2)) for name in stayers
+    }
     finally_ = assign(counts, left)
     assert all(set(after[name]) <= set(finally_[name]) for name in stayers)
 
@@ -98,9 +101,9 @@ def test_sticky_is_balanced_whatever_was_before(
     others: dict[str, tuple[str, ...]],
 ) -> None:
     assign = ASSIGNORS["sticky"].assign
-    before = assign(counts, {member: told(topics) for member, topics in others.items()})
+    before = assign(counts, {member: subscription(topics) for member, topics in others.items()})
     assignment = assign(counts, {
-        member: told(topics, owned=tuple(before.get(member, ())), generation=3)
+        member: subscription(topics, owned=tuple(before.get(member, ())), generation=3)
         for member, topics in members.items()
     })  # fmt: skip
     check_complete(counts, members, assignment)
@@ -114,11 +117,11 @@ def test_cooperatively_nothing_goes_to_two_and_two_rounds_are_enough(
     others: dict[str, tuple[str, ...]],
 ) -> None:
     assign = ASSIGNORS["cooperative-sticky"].assign
-    owned = assign(counts, {member: told(topics) for member, topics in others.items()})
+    owned = assign(counts, {member: subscription(topics) for member, topics in others.items()})
     owned = {member: owned.get(member, []) for member in members}
     for round_number in range(3):
         assignment = assign(counts, {
-            member: told(topics, owned=tuple(owned[member]), generation=round_number)
+            member: subscription(topics, owned=tuple(owned[member]), generation=round_number)
             for member, topics in members.items()
         })  # fmt: skip
         for member, partitions in assignment.items():
@@ -135,15 +138,15 @@ def test_cooperatively_nothing_goes_to_two_and_two_rounds_are_enough(
 def test_a_claim_of_a_later_generation_wins_and_equal_ones_cancel_out() -> None:
     tp = TopicPartition("a", 0)
     assign = ASSIGNORS["cooperative-sticky"].assign
-    zombie = told(("a",), owned=(tp,), generation=1)
-    owner = told(("a",), owned=(tp,), generation=2)
+    zombie = subscription(("a",), owned=(tp,), generation=1)
+    owner = subscription(("a",), owned=(tp,), generation=2)
     assert assign({"a": 1}, {"m": zombie, "n": owner}) == {"m": [], "n": [tp]}
     assert sum(map(len, assign({"a": 1}, {"m": owner, "n": owner}).values())) == 1
 
 
 def test_range_and_roundrobin_share_as_kafka_does() -> None:
     counts = {"a": 3, "b": 3}
-    members = {name: told(("a", "b")) for name in ("m1", "m2")}
+    members = {name: subscription(("a", "b")) for name in ("m1", "m2")}
     by_range = ASSIGNORS["range"].assign(counts, members)
     assert [str(tp) for tp in by_range["m1"]] == ["a-0", "a-1", "b-0", "b-1"]
     assert [str(tp) for tp in by_range["m2"]] == ["a-2", "b-2"]
@@ -155,8 +158,8 @@ def test_range_and_roundrobin_share_as_kafka_does() -> None:
 def test_static_members_keep_their_place_with_a_new_member_id() -> None:
     def share(first_id: str, second_id: str) -> list[list[TopicPartition]]:
         members = {
-            first_id: told(("a",), instance_id="1"),
-            second_id: told(("a",), instance_id="2"),
+            first_id: subscription(("a",), instance_id="1"),
+            second_id: subscription(("a",), instance_id="2"),
         }
         assignment = ASSIGNORS["range"].assign({"a": 3}, members)
         return [assignment[first_id], assignment[second_id]]
@@ -165,10 +168,11 @@ def test_static_members_keep_their_place_with_a_new_member_id() -> None:
 
 
 def test_sticky_of_a_thousand_partitions_is_quick() -> None:
-    members = {f"m{number}": told(("a",)) for number in range(40)}
+    members = {f"m{number}": subscription(("a",)) for number in range(40)}
     first = ASSIGNORS["sticky"].assign({"a": 1000}, members)
     told_again = {
-        name: told(("a",), owned=tuple(first[name]), generation=1) for name in sorted(members)[:20]
+        name: subscription(("a",), owned=tuple(first[name]), generation=1)
+        for name in sorted(members)[:20]
     }
     second = ASSIGNORS["sticky"].assign({"a": 1000}, told_again)
     assert all(set(first[name]) <= set(second[name]) for name in told_again)

@@ -21,12 +21,12 @@ def state(**options: Any) -> ConsumerProtocolState:
 
 
 def answer(epoch: int, *partitions: int, assignment: bool = True) -> Any:
-    told = [SimpleNamespace(topic_id=A, partitions=list(partitions))] if partitions else []
+    assigned = [SimpleNamespace(topic_id=A, partitions=list(partitions))] if partitions else []
     return SimpleNamespace(
         member_id="m",
         member_epoch=epoch,
         heartbeat_interval_ms=500,
-        assignment=SimpleNamespace(topic_partitions=told) if assignment else None,
+        assignment=SimpleNamespace(topic_partitions=assigned) if assignment else None,
     )
 
 
@@ -53,9 +53,9 @@ def test_a_member_tells_only_what_has_changed() -> None:
     assert member.target == {(A, 0), (A, 1)}
     member.owned = member.target
     assert member.is_reconciled
-    told = member.request(TOPICS)
-    assert told["topic_partitions"] == [{"topic_id": A, "partitions": [0, 1]}]
-    assert told["subscribed_topic_names"] is None
+    assigned = member.request(TOPICS)
+    assert assigned["topic_partitions"] == [{"topic_id": A, "partitions": [0, 1]}]
+    assert assigned["subscribed_topic_names"] is None
     changed = member.request(SubscribedTopics(("t", "u"), None))
     assert changed["subscribed_topic_names"] == ["t", "u"]
     assert changed["topic_partitions"] is None

@@ -142,7 +142,7 @@ def test_elections_that_are_asked_for() -> None:
     view.topics["t"] = replace(topic, partitions=states)
     keys = [TopicPartition("t", index) for index in (0, 1, 2, 7)]
 
-    def told(kind: ElectionType, seen: Brokers) -> list[object]:
+    def results(kind: ElectionType, seen: Brokers) -> list[object]:
         return [
             each.error.code if each.error is not None else each.state and each.state.leader
             for each in decide_elections(view, seen, kind, keys)
@@ -151,14 +151,14 @@ def test_elections_that_are_asked_for() -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     not_needed = ErrorCode.ELECTION_NOT_NEEDED
     preferred, unclean = ElectionType.PREFERRED, ElectionType.UNCLEAN
-    assert told(preferred, brokers(1, 2, 3)) == [not_needed, 2, 3, unknown]
-    assert told(preferred, brokers(1)) == [
+    assert results(preferred, brokers(1, 2, 3)) == [not_needed, 2, 3, unknown]
+    assert results(preferred, brokers(1)) == [
         not_needed,
         ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
         ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
         unknown,
     ]
-    assert told(unclean, brokers(crashed=(1,))) == [not_needed, not_needed, 1, unknown]
-    assert told(unclean, brokers())[2] == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert results(unclean, brokers(crashed=(1,))) == [not_needed, not_needed, 1, unknown]
+    assert results(unclean, brokers())[2] == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     every = decide_elections(view, brokers(1, 2, 3), preferred, None)
     assert [each.partition.partition for each in every] == [1, 2]

@@ -50,10 +50,10 @@ def test_a_partition_moves_only_after_its_owner_has_given_it_up() -> None:
     second.beat()
     assert second.partitions == {}
 
-    told = first.beat(owned=None)
+    heartbeat = first.beat(owned=None)
     assert first.epoch == 1, "until it has given them up"
     assert first.partitions == {"t": {0, 1, 2}}
-    assert "assignment" in told.answer
+    assert "assignment" in heartbeat.answer
     assert scenario.consumers.members["m1"].state == MemberState.UNREVOKED_PARTITIONS
     second.beat()
     assert second.partitions == {}, "it has not said that it gave them up"

@@ -222,10 +222,10 @@ class Groups(RuleBasedStateMachine):
             self.check_told(call)
 
     def check_told(self, call: Call) -> None:
-        told = (call.answer["protocol_name"], call.answer["leader"])
-        known = self.generations.setdefault(call.generation, told)
+        protocol_and_leader = (call.answer["protocol_name"], call.answer["leader"])
+        known = self.generations.setdefault(call.generation, protocol_and_leader)
         # A static leader that rejoined has a new member ID, but the same protocol.
-        assert known[0] == told[0]
+        assert known[0] == protocol_and_leader[0]
         if call.answer["members"] and not call.answer.get("skip_assignment"):
             leaders = self.leaders.setdefault(call.generation, [])
             if call.member_id not in leaders:

@@ -134,16 +134,16 @@ def test_a_cooperative_classic_member_gives_up_only_what_it_must() -> None:
     everything = write_assignment(1, {"t": set(range(6))})
     assert scenario.sync(member, {member.member_id: everything}).code is ErrorCode.NONE
     new = scenario.member("new")
-    told = scenario.join(member.member_id, protocols=owning(set(range(6))))
-    kept = set(read_assignment(scenario.sync(told).assignment).partitions["t"])
+    reported = scenario.join(member.member_id, protocols=owning(set(range(6))))
+    kept = set(read_assignment(scenario.sync(reported).assignment).partitions["t"])
     assert len(kept) == 3
-    assert told.generation == member.generation, "until it has given them up"
+    assert reported.generation == member.generation, "until it has given them up"
     new.beat()
     assert new.partitions == {}
-    code = scenario.heartbeat(member.member_id, told.generation)
+    code = scenario.heartbeat(member.member_id, reported.generation)
     assert code is ErrorCode.REBALANCE_IN_PROGRESS
     done = scenario.join(member.member_id, protocols=owning(kept))
-    assert done.generation > told.generation
+    assert done.generation > reported.generation
     new.beat()
     assert new.partitions["t"] == set(range(6)) - kept
 

@@ -132,7 +132,9 @@ def encoded(name: str, mapping: Mapping[str, Mapped], row: Mapping[str, Any]) ->
         try:
             made[field] = None if value is None else each.encode(value)
         except (DataError, ValueError, TypeError, ArithmeticError) as error:
-            raise DataError(f"the column {field} of {name} has {value!r}: {error}") from None
+            raise DataError(
+                f"cannot convert {value!r} in column {field} of {name}: {error}"
+            ) from None
     return made
 
 

@@ -164,5 +164,5 @@ def _text(error: DBAPIError) -> str:
 
 
 def _line(text: str) -> str:
-    line = (text.strip().splitlines() or ["it gave no reason"])[0]
+    line = (text.strip().splitlines() or ["no error details"])[0]
     return line.rpartition("FATAL:  ")[2].strip().rstrip(".")

@@ -115,7 +115,7 @@ class Mode:
         if self.has_incrementing:
             value = row[self.incrementing]
             if value is None or int(value) != value:
-                raise ValueError(f"{self.incrementing} has {value!r}, and needs a number")
+                raise ValueError(f"column {self.incrementing} has {value!r}, but must have numbers")
             made["incrementing"] = int(value)
         if self.has_timestamp:
             made |= write_moment(self.moment_of(row))
@@ -125,7 +125,7 @@ class Mode:
         found = next((row[each] for each in self.timestamps if row[each] is not None), None)
         if not isinstance(found, datetime.datetime):
             columns = ", ".join(self.timestamps)
-            raise ValueError(f"the column {columns} has {found!r}, and needs a timestamp")
+            raise ValueError(f"column {columns} has {found!r}, but must have timestamps")
         return found
 
     def whole_moments(self, rows: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:

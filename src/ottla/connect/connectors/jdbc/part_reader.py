@@ -62,9 +62,10 @@ class PartReader:
     def _check_not_started(self, load_id: int, rows: int) -> None:
         if rows:
             raise UserError(
-                f"{rows} rows of a load are in topics, and the others are nowhere, as there is no "
-                f"{self.spool.folder(load_id)}: checkpoint.location must be a folder that all "
-                "workers share. To begin anew, reset the connector's offsets."
+                f"{rows} rows of a load have been written to topics, but the remaining ones are "
+                f"missing: {self.spool.folder(load_id)} does not exist. checkpoint.location must "
+                "be a directory that all workers share. To start over, reset the connector's "
+                "offsets."
             )
 
     def _is_loaded(self, load_id: int, load: Load | None) -> bool:

@@ -49,7 +49,7 @@ def split(least: Any, greatest: Any, count: int) -> list[TablePart]:
     if least is None or greatest is None:
         return [TablePart(0)]
     if isinstance(least, bool) or not isinstance(least, Bound):
-        raise TypeError(f"{least!r} is no number and no time")
+        raise TypeError(f"{least!r} is neither a number nor a time")
     bounds = _bounds(least, greatest, count)
     starts, ends = [None, *bounds], [*bounds, None]
     return [TablePart(n, *each) for n, each in enumerate(zip(starts, ends, strict=True))]

@@ -77,7 +77,7 @@ class RowRules:
         if value is None or op == "d":
             return self._delete(record, table)
         if not isinstance(value, dict) or (schema is not None and schema.type is not Type.STRUCT):
-            raise DataError("a row is made of a value with fields, and this one has none")
+            raise DataError("the value is not a struct, so it cannot be written as a row")
         schemas = self._schemas(schema, value)
         key = self._key(record, schemas, value)
         values: dict[str, tuple[Schema, Any]] = dict(key)
@@ -111,10 +111,10 @@ class RowRules:
     def _delete(self, record: Record, table: tuple[str, ...]) -> Action | None:
         if not self.deletes:
             if record.value is None:
-                raise DataError("a record without a value deletes a row only with delete.enabled")
+                raise DataError("a tombstone requires delete.enabled=true")
             return None
         if record.key is None:
-            raise DataError("a record with neither a key nor a value says nothing")
+            raise DataError("the record has neither a key nor a value")
         key = self._key(record, {}, {})
         schemas = {name: found for name, (found, _) in key.items()}
         return Action(table, Operation.DELETE, tuple(key), self._bound(key), schemas, record)
@@ -145,7 +145,7 @@ class RowRules:
         wanted = self.pk_fields or tuple(schemas)
         missing = [each for each in wanted if each not in schemas]
         if missing:
-            raise DataError(f"pk.fields has {missing[0]}, and the value has no such field")
+            raise DataError(f"the value has no field {missing[0]}, which pk.fields names")
         return {
             self.names.get(each, each): (_required(schemas[each]), value.get(each))
             for each in wanted
@@ -154,16 +154,16 @@ class RowRules:
     def _record_key(self, record: Record) -> dict[str, tuple[Schema, Any]]:
         schema, key = record.key_schema, record.key
         if key is None:
-            raise DataError("the record has no key, and pk.mode=record_key needs one")
+            raise DataError("the record has no key, but pk.mode=record_key requires one")
         if not isinstance(key, dict):
             if len(self.pk_fields) != 1:
-                raise DataError("the key is no struct: pk.fields must name one column for it")
+                raise DataError("the key is not a struct; name one column for it in pk.fields")
             return {self.pk_fields[0]: (_required(schema or infer_schema(key) or STRING), key)}
         schemas = self._schemas(schema, key)
         wanted = self.pk_fields or tuple(schemas)
         missing = [each for each in wanted if each not in schemas]
         if missing:
-            raise DataError(f"pk.fields has {missing[0]}, and the key has no such field")
+            raise DataError(f"the key has no field {missing[0]}, which pk.fields names")
         return {
             self.names.get(each, each): (_required(schemas[each]), key.get(each)) for each in wanted
         }

@@ -111,7 +111,7 @@ class JdbcSinkTask(SinkTask):
         new = [each for each in self._records if self._is_new(each, done)]
         if len(new) < len(self._records):
             logger.warning(
-                "%d records are in the database already, by %s, and are left out",
+                "skipping %d records that are already in the database according to table %s",
                 len(self._records) - len(new),
                 ".".join(self._offsets_table),
             )
@@ -123,7 +123,8 @@ class JdbcSinkTask(SinkTask):
             # Check again under the lock: another instance of the task may have written since.
             if self._locked(connection) != done:
                 raise DatabaseUnavailable(
-                    f"Another task of {self._name} has just written to the database."
+                    f"Another task of connector {self._name} writes to the database at the same "
+                    "time."
                 )
             for group in fold(actions, merges=self._insert_mode == "upsert"):
                 self._write(connection, group)
@@ -213,7 +214,7 @@ class JdbcSinkTask(SinkTask):
             if not isinstance(failure, RowError):
                 raise
         except (TypeError, ValueError, OverflowError) as error:
-            failure = RowError(f"a value cannot be handed to the database: {error}")
+            failure = RowError(f"a value cannot be passed to the database: {error}")
         if len(actions) == 1:
             self.report(actions[0].record, failure)
             return

@@ -155,7 +155,7 @@ class JdbcSourceTask(SourceTask):
             if is_wanted and is_mine and name not in self._asked:
                 self._add_table(name, schema)
         for name in self._asked.keys() - set(there):
-            logger.warning("the table %s is not there any more", name)
+            logger.warning("table %s no longer exists", name)
             del self._asked[name]
 
     def _add_query(self) -> None:
@@ -197,10 +197,12 @@ class JdbcSourceTask(SourceTask):
         if count == 1:
             return
         if reader.columns and not isinstance(reader.columns.get(by), CAN_BE_SPLIT):
-            reason = f"has no column {by}" if by not in reader.columns else f"has texts in {by}"
+            reason = (
+                f"has no column {by}" if by not in reader.columns else f"has strings in column {by}"
+            )
             message = reason if by else "has no primary key"
             raise UserError(
-                f"The table {reader.name} cannot be read in parts, as it {message}: set "
+                f"Table {reader.name} cannot be read in parallel because it {message}. Set "
                 "partition.column to a column of numbers or times, or num.partitions=1."
             )
         location = Path(self._settings["checkpoint.location"])
@@ -215,7 +217,7 @@ class JdbcSourceTask(SourceTask):
             if not some:
                 return None
             if by not in some[0]:
-                raise UserError(f"The query has no column {by}, which partition.column names.")
+                raise UserError(f"The query returns no column {by}, which partition.column names.")
             self._infer(reader, some)
         return Load(
             reader.name, self._url, self._settings["db.timezone"], reader.source,
@@ -238,15 +240,15 @@ class JdbcSourceTask(SourceTask):
         wanted += mode.timestamps if mode.has_timestamp else []
         for name in wanted:
             if name not in can_be_null:
-                raise UserError(f"The table {table} has no column {name}.")
+                raise UserError(f"Table {table} has no column {name}.")
         moments = mode.timestamps if mode.has_timestamp else ()
         bad = [mode.incrementing] if mode.has_incrementing and can_be_null[wanted[0]] else []
         if moments and all(can_be_null[each] for each in moments):
             bad += moments
         if bad and self._settings["validate.non.null"]:
             raise UserError(
-                f"The column {bad[0]} of {table} may be null, and rows with null are never read: "
-                "make it NOT NULL, or set validate.non.null=false."
+                f"Column {bad[0]} of table {table} can be null, and rows with null are never read. "
+                "Make it NOT NULL, or set validate.non.null=false."
             )
 
     def _poll_table(self, reader: TableReader) -> None:
@@ -273,8 +275,8 @@ class JdbcSourceTask(SourceTask):
             return self._from_parts(reader, reader.parts, limit)
         if reader.offset.get("rows"):
             raise UserError(
-                f"A load of {reader.name} in parts is under way: set num.partitions to more than 1 "
-                "until it is done, or reset the connector's offsets."
+                f"A parallel load of {reader.name} is incomplete. Set num.partitions to more than "
+                "1 until it is complete, or reset the connector's offsets."
             )
         if is_bulk and not reader.mode.key:
             return self._whole(reader)

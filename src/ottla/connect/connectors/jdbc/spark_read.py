@@ -191,16 +191,16 @@ class Loading:
                 exported = connection.exec_driver_sql("SELECT pg_export_snapshot()")
                 snapshot = exported.scalar_one()
             parts = self._parts(load, connection)
-            told_to_all = replace(load, folder=str(folder.absolute()), snapshot=snapshot)
+            shared_load = replace(load, folder=str(folder.absolute()), snapshot=snapshot)
             if self._is_stopped:
                 return
             self._context.setJobGroup(self._group, f"load of {load.name}", True)
             reading = self._context.parallelize(parts, len(parts))
-            answers = reading.map(partial(read_part, told_to_all)).collect()
-        for _, message, may_pass in answers:
+            outcomes = reading.map(partial(read_part, shared_load)).collect()
+        for _, message, may_pass in outcomes:
             if message:
                 raise (DatabaseUnavailable if may_pass else UserError)(message)
-        self._spool.finish(self._turn, folder, load.schema, [rows for rows, _, _ in answers])
+        self._spool.finish(self._turn, folder, load.schema, [rows for rows, _, _ in outcomes])
 
     def _parts(self, load: Load, connection: Any) -> list[TablePart]:
         try:

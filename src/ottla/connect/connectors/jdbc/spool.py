@@ -48,7 +48,7 @@ def write_rows(file: Any, rows: list[Any]) -> None:
 class _Values(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in VALUES:
-            raise pickle.UnpicklingError(f"{module}.{name} is no value of a row")
+            raise pickle.UnpicklingError(f"{module}.{name} is not a type of values in rows")
         return super().find_class(module, name)
 
 
@@ -72,7 +72,7 @@ class Spool:
         try:
             folder.mkdir(parents=True)
         except OSError as error:
-            reason = (error.strerror or "it cannot be made").lower()
+            reason = (error.strerror or "it cannot be created").lower()
             raise UserError(f"Cannot use checkpoint.location, {folder}: {reason}.") from None
         return folder
 
@@ -110,8 +110,8 @@ class Spool:
                     found += len(chunk)
                 except (EOFError, pickle.UnpicklingError, ValueError, TypeError) as error:
                     raise UserError(
-                        f"{path} has {found} of its {rows} rows: it is damaged ({error}). To begin "
-                        "anew, reset the connector's offsets."
+                        f"{path} is damaged: only {found} of its {rows} rows can be read "
+                        f"({error}). To start over, reset the connector's offsets."
                     ) from None
                 new = chunk[max(skipped - found + len(chunk), 0) :]
                 yield from (self._record(row, schema) for row in new)

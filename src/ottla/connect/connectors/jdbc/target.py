@@ -67,7 +67,7 @@ class Target:
         name = ".".join(table)
         if not self._creates:
             raise UserError(
-                f"{describe_database(self._engine)} has no table {name}: make it, or set "
+                f"{describe_database(self._engine)} has no table {name}. Create it, or set "
                 "auto.create=true."
             )
         columns = [
@@ -75,19 +75,18 @@ class Target:
             for each, schema in wanted.columns.items()
         ]
         self._run(table, self._language.create(table, columns, wanted.key))
-        logger.info("the table %s was made", name)
+        logger.info("created table %s", name)
 
     def _widen(self, table: tuple[str, ...], wanted: Wanted, missing: list[str]) -> None:
         name = ".".join(table)
         if not self._evolves:
             raise UserError(
-                f"The table {name} has no column {', '.join(missing)}: add it, or set "
-                "auto.evolve=true."
+                f"Table {name} has no column {', '.join(missing)}. Add it, or set auto.evolve=true."
             )
         for each in missing:
             kind = self._type(wanted.columns[each], False)
             self._run(table, self._language.add_column(table, each, kind))
-            logger.info("the table %s was given a column %s %s", name, each, kind)
+            logger.info("added to table %s the column %s %s", name, each, kind)
 
     def _type(self, schema: Schema, is_key: bool) -> str:
         return column_type(schema, self._language.dialect, is_key=is_key)
@@ -98,7 +97,7 @@ class Target:
                 self._execute(connection, statement)
         except RowError as error:
             name = ".".join(table)
-            raise UserError(f"The table {name} cannot be made or widened: {error}") from None
+            raise UserError(f"Table {name} cannot be created or altered: {error}") from None
 
     def _execute(self, connection: Any, statement: str) -> None:
         connection.exec_driver_sql(statement.replace("%%", "%"))

@@ -76,7 +76,9 @@ def _java(text: str) -> URL:
     for name, value in properties.items():
         if name not in known:
             listed = ", ".join(sorted({"user", "password", *known}))
-            raise ValueError(f"connection.url has a parameter {name}; known are {listed}")
+            raise ValueError(
+                f"connection.url has the unknown parameter {name}; use any of {listed}"
+            )
         parameters[known[name]] = value
     return URL.create(
         DRIVERS[kind], user, password, host, port, unquote(database or "") or None, parameters

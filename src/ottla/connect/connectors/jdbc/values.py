@@ -230,7 +230,7 @@ def _inside(schema: Schema | None, name: Any) -> Schema | None:
 
 def _variable_scale(value: Any, dialect: str) -> Any:
     if not isinstance(value, dict):
-        raise DataError("a decimal number must have a scale and a value")
+        raise DataError("a variable-scale decimal must have a scale and a value")
     number = int.from_bytes(value["value"], "big", signed=True)
     made = decimal.Decimal(number).scaleb(-int(value["scale"]))
     return str(made) if dialect == SQLITE else made
@@ -278,7 +278,7 @@ def _zoned(value: Any, dialect: str) -> str:
         return value if isinstance(value, str) else _python_time(value)
     found = _ZONED.fullmatch(value)
     if found is None:
-        raise DataError(f"{value!r} is no timestamp with a zone")
+        raise DataError(f"{value!r} is not a timestamp with a time zone")
     date, time, zone = found.groups()
     if dialect == POSTGRES:
         year, _, rest = date.rpartition("-")[0].rpartition("-")

@@ -10,7 +10,7 @@ def parse_array(text: str) -> list[str | None]:
     if text.startswith("["):
         text = text.partition("=")[2]
     if len(text) < 2 or text[0] != "{" or text[-1] != "}":
-        raise DataError(f"{text[:60]!r} is no array")
+        raise DataError(f"{text[:60]!r} is not an array")
     inside = text[1:-1]
     if not inside:
         return []
@@ -52,5 +52,6 @@ def _string(inside: str, at: int) -> tuple[str, int]:
 
 def _nested() -> DataError:
     return DataError(
-        "an array of arrays fits into no schema: array.handling.mode=string takes arrays as texts"
+        "an array of arrays has no schema; set array.handling.mode=string to capture arrays as "
+        "strings"
     )

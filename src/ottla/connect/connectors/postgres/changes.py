@@ -150,7 +150,9 @@ class ChangeDecoder:
         try:
             shape = self._shapes[oid]
         except KeyError:
-            raise ProtocolError("PostgreSQL sent a change of a table it did not name") from None
+            raise ProtocolError(
+                "PostgreSQL sent a change of a table that it did not describe"
+            ) from None
         marks = self._envelopes.marks_transactions
         if shape is None or (is_repeated and not marks):
             return ()

@@ -26,8 +26,9 @@ class PostgresSource(SourceConnector):
     def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
         if partition != {"server": self._options.prefix}:
             raise ValueError(
-                f'a partition of this connector is {{"server": "{self._options.prefix}"}}'
+                'a source partition of this connector must be {"server": '
+                f'"{self._options.prefix}"}}'
             )
         lsn = offset.get("lsn")
         if not isinstance(lsn, int) or isinstance(lsn, bool) or lsn < 0:
-            raise ValueError('an offset of a PostgreSQL source is {"lsn": …}, a number')
+            raise ValueError('the source offset must have the form {"lsn": …}, with a number')

@@ -22,45 +22,58 @@ MiB = 1024 * 1024
 
 DEFINITION = Definition(
     [
-        key("database.hostname", STRING, None, "Where PostgreSQL is: a host, or the folder of its "
-            "socket.", NonEmpty(), HIGH),
-        key("database.port", INT, 5432, "Its port.", Between(1, 65535)),
+        key("database.hostname", STRING, None,
+            "Host of PostgreSQL, or the directory of its Unix socket.", NonEmpty(), HIGH),
+        key("database.port", INT, 5432, "Port of PostgreSQL.", Between(1, 65535)),
         key("database.user", STRING, None,
             "Role to connect as; it needs REPLICATION, and SELECT on the tables.",
             NonEmpty(), HIGH),
-        key("database.password", PASSWORD, "", "Its password.", None, HIGH),
-        key("database.dbname", STRING, None, "The database.", NonEmpty(), HIGH),
-        key("database.sslmode", STRING, "prefer", "As libpq has it.",
+        key("database.password", PASSWORD, "", "Password of the role.", None, HIGH),
+        key("database.dbname", STRING, None, "Name of the database.", NonEmpty(), HIGH),
+        key("database.sslmode", STRING, "prefer", "TLS mode of connections, as in libpq.",
             OneOf(("disable", "allow", "prefer", "require", "verify-ca", "verify-full"))),
-        key("database.sslrootcert", STRING, "", "The certificate authority's file."),
-        key("database.sslcert", STRING, "", "The file of our certificate."),
-        key("database.sslkey", STRING, "", "The file of its key."),
-        key("topic.prefix", STRING, None, "Topics are PREFIX.SCHEMA.TABLE.", NonEmpty(), HIGH),
-        key("schema.include.list", LIST, [], "Patterns of schemas that are captured."),
-        key("schema.exclude.list", LIST, [], "Patterns of schemas that are not."),
-        key("table.include.list", LIST, [], "Patterns of SCHEMA.TABLE that are captured.",
-            None, HIGH),
-        key("table.exclude.list", LIST, [], "Patterns of SCHEMA.TABLE that are not."),
-        key("column.include.list", LIST, [], "Patterns of SCHEMA.TABLE.COLUMN that are captured."),
-        key("column.exclude.list", LIST, [], "Patterns of SCHEMA.TABLE.COLUMN that are not."),
-        key("message.key.columns", STRING, "", "Keys of tables: SCHEMA.TABLE:COLUMN,COLUMN;…"),
-        key("plugin.name", STRING, "pgoutput", "PostgreSQL's own decoder.", OneOf(("pgoutput",))),
-        key("slot.name", STRING, "ottla", "The replication slot; each connector has its own.",
+        key("database.sslrootcert", STRING, "",
+            "File with the certificate of the certificate authority."),
+        key("database.sslcert", STRING, "", "File with the client's certificate."),
+        key("database.sslkey", STRING, "",
+            "File with the private key of the client's certificate."),
+        key("topic.prefix", STRING, None, "Prefix of topics, which are named PREFIX.SCHEMA.TABLE.",
             NonEmpty(), HIGH),
-        key("publication.name", STRING, "", "The publication; else it is called as the slot."),
+        key("schema.include.list", LIST, [], "Regular expressions of the schemas to capture."),
+        key("schema.exclude.list", LIST, [], "Regular expressions of the schemas not to capture."),
+        key("table.include.list", LIST, [],
+            "Regular expressions of the tables to capture, as SCHEMA.TABLE.", None, HIGH),
+        key("table.exclude.list", LIST, [],
+            "Regular expressions of the tables not to capture, as SCHEMA.TABLE."),
+        key("column.include.list", LIST, [],
+            "Regular expressions of the columns to capture, as SCHEMA.TABLE.COLUMN."),
+        key("column.exclude.list", LIST, [],
+            "Regular expressions of the columns not to capture, as SCHEMA.TABLE.COLUMN."),
+        key("message.key.columns", STRING, "",
+            "Columns of record keys, as SCHEMA.TABLE:COLUMN,COLUMN;…"),
+        key("plugin.name", STRING, "pgoutput",
+            "Logical decoding plugin. Only PostgreSQL's own, pgoutput, is supported.",
+            OneOf(("pgoutput",))),
+        key("slot.name", STRING, "ottla",
+            "Name of the replication slot. Each connector needs its own.", NonEmpty(), HIGH),
+        key("publication.name", STRING, "",
+            "Name of the publication; the name of the slot if empty."),
         key("publication.autocreate.mode", STRING, "filtered",
-            "filtered: add captured tables that the publication lacks; all_tables: create it for "
-            "all tables; disabled: leave the publication to somebody else.",
+            "Management of the publication. filtered adds captured tables that it lacks, "
+            "all_tables creates it for all tables, disabled never changes it.",
             OneOf(("filtered", "all_tables", "disabled"))),
         key("snapshot.mode", STRING, "initial",
-            "initial: the rows that are there first; when_needed: also when changes were lost; "
-            "always: at each start; initial_only: rows and no changes; no_data: changes only.",
-            NonEmpty()),
-        key("tombstones.on.delete", BOOLEAN, True, "Whether a delete is followed by a tombstone."),
-        key("skipped.operations", LIST, [], "c, u, d or t: operations that are left out.",
+            "When existing rows are read. initial: at the first start; when_needed: also when "
+            "changes were lost; always: at each start; initial_only: at the first start, without "
+            "changes afterwards; no_data: never.", NonEmpty()),
+        key("tombstones.on.delete", BOOLEAN, True,
+            "Whether to write a tombstone after each delete."),
+        key("skipped.operations", LIST, [],
+            "Operations to skip: c (create), u (update), d (delete) and t (truncate).",
             EachOneOf(("c", "u", "d", "t", "none"))),
         key("provide.transaction.metadata", BOOLEAN, False,
-            "Whether transactions are marked, in PREFIX.transaction and each record."),
+            "Whether to write transaction boundaries to PREFIX.transaction, and the transaction "
+            "to each record."),
         key("decimal.handling.mode", STRING, "precise", "Representation of numeric columns.",
             OneOf(("precise", "double", "string"))),
         key("time.precision.mode", STRING, "adaptive",
@@ -71,24 +84,31 @@ DEFINITION = Definition(
         key("array.handling.mode", STRING, "array", "Representation of array columns.",
             OneOf(("array", "string"))),
         key("unavailable.value.placeholder", STRING, "__debezium_unavailable_value",
-            "Stands for a large value that an update did not touch."),
+            "Placeholder for a large value that an update did not change."),
         key("heartbeat.interval.ms", INT, 0,
-            "How often a heartbeat is sent to its topic; 0: never. Idle tables pin no WAL "
-            "either way.", AtLeast(0)),
-        key("heartbeat.action.query", STRING, "", "A statement to run with each."),
-        key("topic.heartbeat.prefix", STRING, "__debezium-heartbeat", "Of that topic's name."),
-        key("status.update.interval.ms", INT, 2_000, "How often PostgreSQL is told where we are; "
-            "after three of them without a word another worker may take over.", AtLeast(1)),
-        key("slot.lag.check.interval.ms", INT, 10_000, "How often it is seen what the slot keeps.",
+            "Interval between records in the heartbeat topic, in milliseconds; 0 for none. WAL "
+            "is released for idle tables in either case.", AtLeast(0)),
+        key("heartbeat.action.query", STRING, "", "SQL statement to run with each heartbeat."),
+        key("topic.heartbeat.prefix", STRING, "__debezium-heartbeat",
+            "Prefix of the heartbeat topic's name."),
+        key("status.update.interval.ms", INT, 2_000,
+            "Interval between status updates to PostgreSQL, in milliseconds. After three missed "
+            "updates, another worker may take over the slot.", AtLeast(1)),
+        key("slot.lag.check.interval.ms", INT, 10_000,
+            "Interval between checks of the WAL that the slot retains, in milliseconds.",
             AtLeast(10)),
-        key("slot.lag.warn.bytes", LONG, 1024 * MiB, "More WAL kept back is warned of; 0: never.",
+        key("slot.lag.warn.bytes", LONG, 1024 * MiB,
+            "Amount of retained WAL above which a warning is logged, in bytes; 0 for no warning.",
             AtLeast(0)),
-        key("slot.lag.max.bytes", LONG, 0, "More is what slot.lag.policy is for; 0: no bound.",
-            AtLeast(0)),
-        key("slot.lag.policy", STRING, "warn", "What is done then.",
-            OneOf(("warn", "pause", "drop"))),
-        key("max.batch.size", INT, 20_000, "The most records at once.", AtLeast(1)),
-        key("max.batch.size.in.bytes", LONG, 16 * MiB, "The most bytes at once.", AtLeast(1)),
+        key("slot.lag.max.bytes", LONG, 0,
+            "Amount of retained WAL above which slot.lag.policy applies, in bytes; 0 for no "
+            "limit.", AtLeast(0)),
+        key("slot.lag.policy", STRING, "warn",
+            "Action when slot.lag.max.bytes is exceeded: log a warning, pause the connector, or "
+            "drop the slot.", OneOf(("warn", "pause", "drop"))),
+        key("max.batch.size", INT, 20_000, "Maximum number of records per poll.", AtLeast(1)),
+        key("max.batch.size.in.bytes", LONG, 16 * MiB, "Maximum size of a poll, in bytes.",
+            AtLeast(1)),
     ],
     required=["database.hostname", "database.user", "database.dbname", "topic.prefix"],
 )  # fmt: skip
@@ -179,8 +199,8 @@ def _database(settings: Mapping[str, Any]) -> Database:
 def _slot_name(name: str) -> str:
     if not 0 < len(name) <= 63 or not all(each in _SLOT_LETTERS for each in name):
         raise ValueError(
-            "slot.name may have small letters, digits and underscores, at most 63 of them; "
-            f"not {name!r}"
+            "slot.name must have at most 63 lower-case letters, digits and underscores, not "
+            f"{name!r}"
         )
     return name
 

@@ -133,8 +133,8 @@ def decode(data: bytes) -> WalData | Keepalive:
             wal_end, _, wants_reply = _KEEPALIVE.unpack_from(data, 1)
             return Keepalive(wal_end, bool(wants_reply))
     except (struct.error, IndexError, ValueError):
-        raise ProtocolError(f"PostgreSQL sent a broken message: {data[:40]!r}") from None
-    raise ProtocolError(f"PostgreSQL sent a message of an unknown kind: {data[:40]!r}")
+        raise ProtocolError(f"PostgreSQL sent a malformed message: {data[:40]!r}") from None
+    raise ProtocolError(f"PostgreSQL sent a message of an unknown type: {data[:40]!r}")
 
 
 def decode_message(data: bytes, at: int = 0) -> Message:
@@ -155,7 +155,7 @@ def format_lsn(lsn: int) -> str:
 def parse_lsn(text: str) -> int:
     high, slash, low = text.partition("/")
     if not slash:
-        raise ValueError(f"{text!r} is no LSN; one looks like 16/B374D848")
+        raise ValueError(f"{text!r} is not an LSN such as 16/B374D848")
     return int(high, 16) << 32 | int(low, 16)
 
 

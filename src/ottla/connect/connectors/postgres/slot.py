@@ -52,13 +52,14 @@ class LagPolicy:
 def loss_reason(slot: ReplicationSlot | None, lsn: int) -> str | None:
     """Return the reason why the stream cannot resume at a position, or None if it can."""
     if slot is None:
-        return "the slot is not there any more"
+        return "the slot no longer exists"
     if slot.wal_status == "lost" or slot.restart_lsn is None:
-        return "PostgreSQL has removed WAL that the slot needed (max_slot_wal_keep_size)"
+        return "PostgreSQL has removed WAL that the slot needs (max_slot_wal_keep_size)"
     if slot.confirmed_lsn is not None and slot.confirmed_lsn > lsn:
         return (
-            f"the slot is at {format_lsn(slot.confirmed_lsn)} already, while {format_lsn(lsn)} was "
-            "delivered last: it was made anew, or somebody else reads from it"
+            f"the slot is already at {format_lsn(slot.confirmed_lsn)}, but changes were "
+            f"delivered only up to {format_lsn(lsn)}: the slot was recreated, or has another "
+            "reader"
         )
     return None
 
@@ -73,10 +74,10 @@ def slot_position(slot: ReplicationSlot, name: str) -> int:
         )
         raise UserError(
             f"The slot {name} {other}. Give this connector its own slot.name, or drop the slot if "
-            f"nobody reads from it: SELECT pg_drop_replication_slot('{name}');"
+            f"it has no reader: SELECT pg_drop_replication_slot('{name}');"
         )
     if slot.confirmed_lsn is None:
-        raise UserError(f"The slot {name} cannot be read from.")
+        raise UserError(f"The slot {name} has no confirmed position and cannot be read.")
     return slot.confirmed_lsn
 
 
@@ -118,7 +119,7 @@ class SlotWatch:
                 self.refresh()
             except UserError as error:
                 # The stream itself reports what is wrong.
-                logger.warning("the slot %s could not be looked at: %s", self._name, error)
+                logger.warning("could not query the state of slot %s: %s", self._name, error)
                 self._catalog.close()
 
     def refresh(self) -> None:
@@ -139,13 +140,14 @@ class SlotWatch:
         more = f"{message}, more than slot.lag.max.bytes={self._policy.max_bytes}"
         if verdict is Verdict.PAUSE:
             self._reason = (
-                f"T{more[1:]}: the connector rests (slot.lag.policy=pause). Raise the bound to let "
-                "it catch up, or drop the slot to free the disk."
+                f"T{more[1:]}: the connector is paused (slot.lag.policy=pause). Increase "
+                "slot.lag.max.bytes to let it catch up, or drop the slot to free the disk."
             )
         else:
             self._catalog.drop_slot(self._name)
             self._reason = (
-                f"T{more[1:]}: it was dropped (slot.lag.policy=drop). Changes since then are not "
-                "captured; snapshot.mode=when_needed begins anew with a snapshot by itself."
+                f"T{more[1:]}: the slot was dropped (slot.lag.policy=drop). Changes since then "
+                "are not captured. With snapshot.mode=when_needed the connector takes a new "
+                "snapshot automatically."
             )
         logger.error("%s", self._reason)

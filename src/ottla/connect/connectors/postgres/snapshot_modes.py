@@ -35,12 +35,12 @@ MODES = {
     "initial_only": SnapshotMode(streams=False),
 }
 OTHERS = {
-    "configuration_based": "its switches are not known here; the modes that they make up are",
-    "custom": "snapshotters of one's own are not known here; there are",
-    "exported": "its newer name is initial; there are",
-    "schema_only": "its newer name is no_data; there are",
-    "schema_only_recovery": "it is of databases that keep a history of schemas; there are",
-    "recovery": "it is of databases that keep a history of schemas; there are",
+    "configuration_based": "its switches are not supported; use one of",
+    "custom": "custom snapshotters are not supported; use one of",
+    "exported": "it is now called initial; use one of",
+    "schema_only": "it is now called no_data; use one of",
+    "schema_only_recovery": "it applies to connectors with a schema history; use one of",
+    "recovery": "it applies to connectors with a schema history; use one of",
 }
 """Modes of Debezium that are not supported, with the reason."""
 
@@ -53,5 +53,5 @@ def snapshot_mode(name: str) -> SnapshotMode:
     why = OTHERS.get(name.strip().lower())
     if why is None:
         near = difflib.get_close_matches(name.lower(), MODES, n=1, cutoff=0.5)
-        why = f"did you mean {near[0]}? There are" if near else "there are"
+        why = f"did you mean {near[0]}? Use one of" if near else "use one of"
     raise ValueError(f"snapshot.mode cannot be {name}: {why} {', '.join(MODES)}")

@@ -59,7 +59,7 @@ class SnapshotRows:
         records = list(self._rows(self._reader, where, now_ms))
         if not self._progress.pending:
             self.close()
-            logger.info("the snapshot of %s is whole", self._options.database.place)
+            logger.info("the snapshot of %s is complete", self._options.database.place)
         return records, self._progress
 
     def _rows(self, reader: TableReader, where: Where, now_ms: int) -> Iterator[Record]:

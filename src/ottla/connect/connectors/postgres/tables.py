@@ -33,7 +33,7 @@ class Patterns:
             try:
                 self._patterns.append(re.compile(each.strip(), re.IGNORECASE))
             except re.error as error:
-                raise ValueError(f"{each!r} is no regular expression: {error}") from None
+                raise ValueError(f"{each!r} is not a valid regular expression: {error}") from None
 
     def __bool__(self) -> bool:
         return bool(self._patterns)
@@ -209,9 +209,7 @@ class TableSchema:
 
     def _unreadable(self, name: str, data: bytes, error: Exception) -> DataError:
         shown = data[:60].decode("utf-8", "replace")
-        return DataError(
-            f"the column {name} of {self.full_name} has {shown!r}, which cannot be read: {error}"
-        )
+        return DataError(f"cannot convert {shown!r} in column {name} of {self.full_name}: {error}")
 
 
 def make_table_schema(

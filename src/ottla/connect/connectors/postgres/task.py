@@ -76,10 +76,10 @@ class PostgresTask(SourceTask):
         self._rows = SnapshotRows(
             options, self._catalog, self._published, self._envelopes, self._table_schema
         )
-        self._told_at = self._looked_at = self._status_at = time.monotonic()
+        self._polled_at = self._looked_at = self._status_at = time.monotonic()
         self._troubles: list[str] = []
         """Errors of the last periodic check."""
-        self._is_to_tell = False
+        self._must_commit_offset = False
         """Whether the offset must be committed before anything else is done."""
         self._has_moved = False
         """Whether the position moved without records; the next heartbeat commits it."""
@@ -110,7 +110,7 @@ class PostgresTask(SourceTask):
         try:
             return self._poll(wait_s)
         except ConnectionLost as lost:
-            logger.warning("%s; connecting again", str(lost).rstrip("."))
+            logger.warning("%s; reconnecting", str(lost).rstrip("."))
             # What was read since the last offset is read again.
             self._progress = progress
             self._disconnect()
@@ -136,8 +136,8 @@ class PostgresTask(SourceTask):
         self._system = str(self._link.execute("IDENTIFY_SYSTEM")[0][0])
         if offset and offset.get("system", self._system) != self._system:
             raise UserError(
-                f"{self._options.database.place} is another PostgreSQL than the one these offsets "
-                "are of: reset the connector's offsets to begin anew with a snapshot."
+                f"{self._options.database.place} is not the PostgreSQL server that the connector's "
+                "offsets belong to. To start over with a snapshot, reset the connector's offsets."
             )
         self._published.refresh()
         if offset:
@@ -166,13 +166,13 @@ class PostgresTask(SourceTask):
         else:
             lsn = slot_position(slot, self._options.slot_name)
             logger.warning(
-                "the slot %s was there already: changes since it was read last are told after "
+                "the slot %s already existed: changes since its last position are captured after "
                 "the snapshot",
                 self._options.slot_name,
             )
         self._position = Position(lsn)
         self._progress = Progress(pending, is_repeat=is_repeat)
-        self._is_to_tell = not pending
+        self._must_commit_offset = not pending
 
     def _begin_without_slot(self) -> None:
         """Begin without a slot, which would never be read and would retain WAL forever."""
@@ -185,9 +185,9 @@ class PostgresTask(SourceTask):
         self._disconnect()
         name = self._options.slot_name
         if self._catalog.slot(name) is not None:
-            self._troubles = [f"the slot {name} is there, keeps WAL back, and is not read from"]
+            self._troubles = [f"the slot {name} exists and retains WAL, but is not read"]
             logger.warning("%s; drop it", self._troubles[0])
-            self._is_to_tell = not self._progress.pending
+            self._must_commit_offset = not self._progress.pending
 
     def _resume(self, offset: Json) -> None:
         self._position = Position.of(offset)
@@ -208,7 +208,7 @@ class PostgresTask(SourceTask):
             # records in order ends with the same tables.
             self._published.check_privileges(self._published.tables, reads=True)
             self._progress = Progress(tuple(self._published.tables))
-            self._is_to_tell = True
+            self._must_commit_offset = True
 
     def _check_slot(self) -> bool:
         """Return whether the slot still has the next changes.
@@ -225,10 +225,10 @@ class PostgresTask(SourceTask):
         )
         if not self._options.snapshot.after_loss:
             raise UserError(
-                f"{message}. Reset the connector's offsets, or set snapshot.mode=when_needed, to "
-                "begin anew with a snapshot."
+                f"{message}. To start over with a snapshot, reset the connector's offsets or set "
+                "snapshot.mode=when_needed."
             )
-        logger.error("%s; beginning anew with a snapshot", message)
+        logger.error("%s; taking a new snapshot", message)
         if slot is not None:
             self._catalog.drop_slot(name)
         self._disconnect()
@@ -256,7 +256,9 @@ class PostgresTask(SourceTask):
                     raise self._in_use(error) from None
                 silent_s = self._options.status_s * SILENT_INTERVALS
                 if self._catalog.terminate_silent_reader(self._options.slot_name, silent_s):
-                    logger.warning("whoever read from the slot before was silent, and is cut off")
+                    logger.warning(
+                        "terminated the slot's previous reader, which sent no status updates"
+                    )
                 time.sleep(BUSY_PAUSE_S)
         self._changes = ChangeDecoder(self._envelopes, self._table_schema, self._position)
         self._status_at = time.monotonic()
@@ -309,7 +311,7 @@ class PostgresTask(SourceTask):
     def _poll(self, wait_s: float) -> Polled:
         self._run_periodic_checks()
         if self._progress.pending:
-            if self._is_to_tell:
+            if self._must_commit_offset:
                 # The offset must list the table as pending before the table is published.
                 return self._polled([])
             records, self._progress = self._rows.read(self._progress, self._position.lsn)
@@ -317,7 +319,7 @@ class PostgresTask(SourceTask):
         if not self._options.snapshot.streams:
             # The snapshot is complete, and the mode captures no changes.
             time.sleep(wait_s)
-            return self._polled([]) if self._is_to_tell else Polled()
+            return self._polled([]) if self._must_commit_offset else Polled()
         if self._changes is None:
             self._connect()
         records = self._receive(wait_s)
@@ -326,14 +328,14 @@ class PostgresTask(SourceTask):
         self._position = self._changes.position
         if records:
             return self._polled(records)
-        is_time = time.monotonic() - self._told_at >= self._options.heartbeat_s
+        is_time = time.monotonic() - self._polled_at >= self._options.heartbeat_s
         if is_time and (self._has_moved or self._options.beats):
             return self._polled(self._heartbeat())
-        return self._polled([]) if self._is_to_tell else Polled()
+        return self._polled([]) if self._must_commit_offset else Polled()
 
     def _polled(self, records: list[Record]) -> Polled:
-        self._told_at = time.monotonic()
-        self._is_to_tell = self._has_moved = False
+        self._polled_at = time.monotonic()
+        self._must_commit_offset = self._has_moved = False
         offset: Json = {"system": self._system} | self._position.to_json()
         if self._progress.pending:
             offset["snapshot"] = self._progress.to_json()
@@ -372,7 +374,7 @@ class PostgresTask(SourceTask):
         """Reply to a keepalive. A server that is shutting down waits until all WAL is confirmed."""
         self._send_status()
         if changes.is_between and changes.position.lsn > self._confirmed:
-            self._is_to_tell = True
+            self._must_commit_offset = True
 
     def _run_periodic_checks(self) -> None:
         """Check periodically for new tables, and run the heartbeat query."""
@@ -411,9 +413,9 @@ class PostgresTask(SourceTask):
         new = self._published.unpublished()
         self._published.check_privileges(new, reads=True)
         if new:
-            logger.info("new tables are captured: %s", ", ".join(new))
+            logger.info("capturing new tables: %s", ", ".join(new))
             self._progress = replace(self._progress, pending=(*self._progress.pending, *new))
-            self._is_to_tell = True
+            self._must_commit_offset = True
 
     def _heartbeat(self) -> list[Record]:
         if not self._options.beats:

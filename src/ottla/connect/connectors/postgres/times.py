@@ -79,7 +79,7 @@ def interval_microseconds(text: str) -> int:
     """Return the microseconds of an ISO 8601 interval, with months of average length."""
     found = _INTERVAL.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no interval")
+        raise ValueError(f"{text!r} is not an interval")
     years, months, of_days, hours, minutes = (int(each or 0) for each in found.groups()[:5])
     whole_days = (years * 12 + months) * DAYS_OF_A_MONTH + of_days
     seconds, _, fraction = (found[6] or "0").partition(".")

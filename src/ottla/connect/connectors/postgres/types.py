@@ -180,7 +180,9 @@ def _numeric(modifier: int, modes: TypeModes) -> ColumnType:
 def _decimal(data: bytes) -> decimal.Decimal:
     value = decimal.Decimal(data.decode())
     if not value.is_finite():
-        raise DataError(f"{value} is no decimal number: decimal.handling.mode=string takes it")
+        raise DataError(
+            f"{value} is not a decimal number; set decimal.handling.mode=string to capture it"
+        )
     return value
 
 

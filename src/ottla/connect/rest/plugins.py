@@ -26,8 +26,8 @@ from ottla.connect.plugins import (
     predicate_class,
     short_name,
 )
-from ottla.connect.rest import Request, Response, RestError
-from ottla.connect.rest_connectors import texts
+from ottla.connect.rest.connectors import texts
+from ottla.connect.rest.exchange import Request, Response, RestError
 
 
 def plugins(*, connectors_only: bool, include_missing: bool = False) -> list[dict[str, Any]]:

@@ -44,7 +44,7 @@ def forward(
         NotForwarded: No worker could handle the request in time.
     """
     until = time.monotonic() + PATIENCE_S
-    reason = "no worker leads the group"
+    reason = "the group has no leader"
     while time.monotonic() < until:
         url = place()
         if url is None:
@@ -56,7 +56,7 @@ def forward(
                     return response
                 reason = str(response[1].get("message"))
             except (OSError, http.client.HTTPException, ValueError) as error:
-                reason = f"{url} did not answer: {str(error) or type(error).__name__}"
+                reason = f"{url} did not respond: {str(error) or type(error).__name__}"
         time.sleep(PAUSE_S)
     raise NotForwarded(
         f"Cannot complete request because of a conflicting operation (e.g. worker rebalance): "

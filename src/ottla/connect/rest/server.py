@@ -11,8 +11,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from ottla.base.errors import UserError
 from ottla.connect.herder import Herder
-from ottla.connect.rest import Request, handle
-from ottla.connect.rest_forward import FORWARDED
+from ottla.connect.rest.exchange import Request
+from ottla.connect.rest.forward import FORWARDED
+from ottla.connect.rest.router import handle
 
 logger = logging.getLogger(__name__)
 
@@ -83,13 +84,16 @@ class RestServer:
                 made = _Server((host, port), handler)
             except OSError as error:
                 self.close()
-                reason = (error.strerror or "it cannot be had").lower()
+                reason = (error.strerror or "the address is not available").lower()
                 raise UserError(
-                    f"Cannot listen on {host or '*'}:{port} for REST: {reason}. Set listeners."
+                    f"Cannot listen on {host or '*'}:{port} for the REST API: {reason}. Set "
+                    "listeners to another address."
                 ) from error
             self._servers.append(made)
             threading.Thread(target=made.serve_forever, daemon=True, name="rest").start()
-            logger.info("REST listens on http://%s:%d", host or "localhost", made.server_port)
+            logger.info(
+                "the REST API listens on http://%s:%d", host or "localhost", made.server_port
+            )
 
     def close(self) -> None:
         for each in self._servers:

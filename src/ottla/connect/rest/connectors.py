@@ -9,7 +9,7 @@ from typing import Any
 from ottla.connect.api import SourceConnector
 from ottla.connect.herder import NoSuchTask
 from ottla.connect.plugins import connector_class
-from ottla.connect.rest import Request, Response, RestError
+from ottla.connect.rest.exchange import Request, Response, RestError
 from ottla.connect.states import State, Status
 
 
@@ -40,7 +40,7 @@ def _create(request: Request) -> Response:
     data = request.json()
     name, config = data.get("name"), data.get("config")
     if not isinstance(config, dict):
-        raise RestError(400, "The body must have a config, an object")
+        raise RestError(400, "The body must have an object config")
     properties = texts(config)
     name = str(name or properties.get("name") or "").strip()
     _check_name(properties, name)
@@ -67,7 +67,7 @@ def texts(config: Mapping[str, Any]) -> dict[str, str]:
     """Return a JSON configuration as string properties, without nulls."""
     for name, value in config.items():
         if isinstance(value, dict | list):
-            raise RestError(400, f"The value of {name} must be a text")
+            raise RestError(400, f"The value of {name} must be a string")
     return {
         name: json.dumps(value) if isinstance(value, bool | int | float) else str(value)
         for name, value in config.items()

@@ -6,7 +6,7 @@ import logging
 
 from ottla.base.errors import KafkaError
 from ottla.connect import loggers
-from ottla.connect.rest import CLUSTER_SCOPE, WORKER_SCOPE, Request, Response, RestError
+from ottla.connect.rest.exchange import CLUSTER_SCOPE, WORKER_SCOPE, Request, Response, RestError
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def _root(request: Request) -> Response:
         with Admin(profile=client) as admin:
             cluster_id = admin.describe_cluster().cluster_id
     except KafkaError as error:
-        logger.warning("the cluster's id is not known: %s", error)
+        logger.warning("could not fetch the cluster ID: %s", error)
     return Response(
         200, {"version": __version__, "commit": "ottla", "kafka_cluster_id": cluster_id}
     )
@@ -67,12 +67,12 @@ def _put_logger(request: Request, name: str) -> Response:
         raise RestError(400, "Desired 'level' parameter was not specified in request.")
     level = str(data).upper()
     if level not in loggers.LEVELS:
-        raise RestError(404, f"invalid log level '{data}'; there are {', '.join(loggers.LEVELS)}.")
+        raise RestError(404, f"invalid log level '{data}'; use one of {', '.join(loggers.LEVELS)}.")
     if request.scope == CLUSTER_SCOPE:
         request.herder.set_cluster_level(name, level)
         return Response(204)
     if request.scope != WORKER_SCOPE:
-        logger.warning("there is no scope %r of a level: it is this worker's", request.scope)
+        logger.warning("unknown scope %r: setting the level of this worker only", request.scope)
     return Response(200, loggers.set_level(name, level))
 
 
