@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.base.cluster import ElectionType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.topic_views import TopicsBroker, error_fields
-from ottla.core.controller.elect_leaders import ElectionType
 
 API_KEY = 43
 _FIRST_WITH_TYPE = 1

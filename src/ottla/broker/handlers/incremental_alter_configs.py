@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker import loggers
 from ottla.broker.context import Body, RequestContext
@@ -22,7 +23,6 @@ from ottla.broker.topic_views import TopicsBroker
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
     ConfigRequest,
-    ResourceType,
     canonical_broker_name,
 )
 

@@ -12,19 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext
 from ottla.broker.topic_views import TopicsBroker
-from ottla.core.controller.alter_configs import ResourceType
 
 API_KEY = 74
+_KINDS = [kind for kind in ResourceType if kind is not ResourceType.UNKNOWN]
 
 
 def handle(broker: TopicsBroker, context: RequestContext, request: Any) -> Body:
     kinds: list[int] = [ResourceType.CLIENT_METRICS]
     if context.api_version > 0:
-        kinds = list(dict.fromkeys(request.resource_types)) or list(ResourceType)
-    if not set(kinds) <= set(ResourceType):
+        kinds = list(dict.fromkeys(request.resource_types)) or list(_KINDS)
+    if not set(kinds) <= set(_KINDS):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
     return {
         "throttle_time_ms": 0,

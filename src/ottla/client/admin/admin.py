@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from ottla.base.cluster import ElectionType
+from ottla.base.config.resource import ResourceType
 from ottla.base.types import TopicPartition
 from ottla.client.admin import (
     configs,
@@ -30,7 +32,6 @@ from ottla.client.admin.configs import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
-    ResourceType,
 )
 from ottla.client.admin.dispatch import Listing, Results
 from ottla.client.admin.group_offsets import Committed, GroupLag
@@ -46,7 +47,6 @@ from ottla.client.admin.quotas import QuotaEntity, ScramCredential, ScramMechani
 from ottla.client.admin.reassignments import Reassignment
 from ottla.client.admin.topics import (
     CreatedTopic,
-    ElectionType,
     NewTopic,
     TopicDescription,
     TopicListing,
