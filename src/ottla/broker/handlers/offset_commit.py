@@ -11,13 +11,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
-from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
+from ottla.core.group.commit_request import RequestedTopic, merge_results, split_known
+from ottla.core.group.events import CommitRequested
 from ottla.core.group.offsets import commit_error
 
 if TYPE_CHECKING:
@@ -29,12 +30,14 @@ _FIRST_WITH_TOPIC_IDS = 10
 
 
 def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
-    topics, refused = _split_known(broker, request, context.api_version >= _FIRST_WITH_TOPIC_IDS)
+    by_id = context.api_version >= _FIRST_WITH_TOPIC_IDS
+    missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics, refused = split_known(_requested(broker, request, by_id), missing)
     if not topics:
         return {"topics": refused}
 
     def finish(body: Body) -> Body:
-        return {"topics": _merge(refused, body["topics"])} if refused else body
+        return {"topics": merge_results(refused, body["topics"])} if refused else body
 
     event = CommitRequested(
         None,
@@ -53,60 +56,8 @@ def handle(broker: Broker, context: RequestContext, request: Any) -> Response:
     return delayed.response()
 
 
-def _split_known(broker: Broker, request: Any, by_id: bool) -> tuple[list[CommitTopic], list[Body]]:
-    """Return the topics to commit, and the results of those that do not exist."""
+def _requested(broker: Broker, request: Any, by_id: bool) -> Iterator[RequestedTopic]:
     image = broker.image
-    topics: list[CommitTopic] = []
-    refused: list[Body] = []
-    for requested in request.topics:
-        if by_id:
-            topic = image.topics_by_id.get(requested.topic_id)
-            code = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            topic = image.topics.get(requested.name)
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None:
-            name = "" if by_id else requested.name
-            refused.append(_failed_topic(name, requested.topic_id, requested.partitions, code))
-            continue
-        count = len(topic.partitions)
-        known = [
-            CommitPartition(
-                each.partition_index,
-                each.committed_offset,
-                each.committed_leader_epoch,
-                each.committed_metadata,
-            )
-            for each in requested.partitions
-            if 0 <= each.partition_index < count
-        ]
-        if len(known) < len(requested.partitions):
-            refused.append(_unknown_partitions(topic, requested.partitions))
-        if known:
-            topics.append(CommitTopic(topic.name, topic.topic_id, known))
-    return topics, refused
-
-
-def _unknown_partitions(topic: TopicImage, partitions: list[Any]) -> Body:
-    count = len(topic.partitions)
-    unknown = [each for each in partitions if not 0 <= each.partition_index < count]
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _failed_topic(topic.name, topic.topic_id, unknown, code)
-
-
-def _failed_topic(name: str, topic_id: bytes, partitions: list[Any], code: ErrorCode) -> Body:
-    results = [{"partition_index": each.partition_index, "error_code": code} for each in partitions]
-    return {"name": name, "topic_id": topic_id, "partitions": results}
-
-
-def _merge(refused: list[Body], committed: list[Body]) -> list[Body]:
-    """Merge the results so that each topic occurs once, as clients expect."""
-    merged: dict[tuple[str, bytes], Body] = {}
-    for topic in (*refused, *committed):
-        key = (topic["name"], topic["topic_id"])
-        known = merged.get(key)
-        if known is None:
-            merged[key] = topic
-        else:
-            merged[key] = {**known, "partitions": [*known["partitions"], *topic["partitions"]]}
-    return list(merged.values())
+    for topic in request.topics:
+        found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+        yield RequestedTopic("" if by_id else topic.name, topic.topic_id, found, topic.partitions)

@@ -17,13 +17,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.types import TopicPartition
+from ottla.base.types import ZERO_UUID, TopicPartition
 from ottla.broker.context import Body, RequestContext, Response
 from ottla.broker.delayed_response import CLIENT_ERRORS, DelayedResponse
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.transaction_verification import TransactionVerification, offset_commit_operation
 from ottla.core.coordinator import ProducerIdAndEpoch
-from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
+from ottla.core.group.commit_request import (
+    RequestedTopic,
+    failed_partitions,
+    merge_results,
+    split_known,
+)
+from ottla.core.group.events import CommitRequested
 from ottla.core.group.offsets import commit_error
 
 if TYPE_CHECKING:
@@ -76,12 +82,17 @@ def _commit_verified(
 
 
 def _commit(broker: Broker, context: RequestContext, request: Any) -> Response:
-    topics, unknown = _split_known(broker, request)
+    version = context.api_version
+    requested = (
+        RequestedTopic(each.name, ZERO_UUID, broker.image.topics.get(each.name), each.partitions)
+        for each in request.topics
+    )
+    topics, refused = split_known(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not topics:
-        return {"topics": unknown}
+        return {"topics": _results(refused, version)}
 
     def finish(body: Body) -> Body:
-        return {"topics": _merge(unknown, body["topics"], context.api_version)}
+        return {"topics": _results(merge_results(refused, body["topics"]), version)}
 
     event = CommitRequested(
         None,
@@ -99,45 +110,17 @@ def _commit(broker: Broker, context: RequestContext, request: Any) -> Response:
     return delayed.response()
 
 
-def _split_known(broker: Broker, request: Any) -> tuple[list[CommitTopic], list[Body]]:
-    """Return the topics to commit, and the results of those that do not exist."""
-    topics: list[CommitTopic] = []
-    unknown: list[Body] = []
-    for requested in request.topics:
-        topic = broker.image.topics.get(requested.name)
-        count = 0 if topic is None else len(topic.partitions)
-        known = [
-            CommitPartition(
-                each.partition_index,
-                each.committed_offset,
-                each.committed_leader_epoch,
-                each.committed_metadata,
-            )
-            for each in requested.partitions
-            if 0 <= each.partition_index < count
-        ]
-        if len(known) < len(requested.partitions):
-            missing = [
-                each for each in requested.partitions if not 0 <= each.partition_index < count
-            ]
-            unknown.append(
-                _failed_topic(requested.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            )
-        if known and topic is not None:
-            topics.append(CommitTopic(topic.name, topic.topic_id, known))
-    return topics, unknown
-
-
-def _merge(unknown: list[Body], committed: list[Body], version: int) -> list[Body]:
-    """Merge the results so that each topic occurs once, as clients expect."""
-    merged: dict[str, list[Body]] = {}
-    for topic in (*unknown, *committed):
-        partitions = merged.setdefault(topic["name"], [])
-        partitions += [
-            {**each, "error_code": _error_for_version(each["error_code"], version)}
-            for each in topic["partitions"]
-        ]
-    return [{"name": name, "partitions": partitions} for name, partitions in merged.items()]
+def _results(topics: list[Body], version: int) -> list[Body]:
+    return [
+        {
+            "name": topic["name"],
+            "partitions": [
+                {**each, "error_code": _error_for_version(each["error_code"], version)}
+                for each in topic["partitions"]
+            ],
+        }
+        for topic in topics
+    ]
 
 
 def _error_for_version(code: ErrorCode, version: int) -> ErrorCode:
@@ -146,12 +129,10 @@ def _error_for_version(code: ErrorCode, version: int) -> ErrorCode:
     return code
 
 
-def _failed_topic(name: str, partitions: list[Any], code: ErrorCode) -> Body:
-    results = [{"partition_index": each.partition_index, "error_code": code} for each in partitions]
-    return {"name": name, "partitions": results}
-
-
 def _all_failed(request: Any, code: ErrorCode) -> Body:
     return {
-        "topics": [_failed_topic(topic.name, topic.partitions, code) for topic in request.topics]
+        "topics": [
+            {"name": each.name, "partitions": failed_partitions(each.partitions, code)}
+            for each in request.topics
+        ]
     }
