@@ -167,7 +167,8 @@ class Broker:
         undo.push_async_callback(self.controller.close, SHUTDOWN_WRITE_TIMEOUT_S)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         known = None if owner is None else owner.cluster_id
-        self.cluster_id = await ensure_cluster_id(self, known)
+        zookeeper = self.config.zookeeper_connect if self.cluster is not None else None
+        self.cluster_id = await ensure_cluster_id(self, known, zookeeper=zookeeper)
         for directory in self.logs.directories:
             directory.claim(self.cluster_id, self.node_id)
         delta = await self._follower.load()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.base.config.alter import AlterOp
+from ottla.base.config.resource import AlterOp
 from ottla.base.errors import KafkaError
 from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields

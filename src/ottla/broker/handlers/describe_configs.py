@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.base.config.describe import ConfigEntry, describe_group
+from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import RequestContext
 from ottla.broker.described_configs import broker_default_entries, broker_entries, topic_entries
 from ottla.broker.loggers import logger_levels
 from ottla.broker.topic_views import TopicPorts, error_fields
-from ottla.core.controller.alter_configs import ResourceType, canonical_broker_name
+from ottla.core.controller.alter_configs import canonical_broker_name
 from ottla.core.controller.topic_names import validate_topic_name
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.base.cluster import ElectionType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields
-from ottla.core.controller.elect_leaders import ElectionType
 
 if TYPE_CHECKING:
     from ottla.wire.messages.elect_leaders import (

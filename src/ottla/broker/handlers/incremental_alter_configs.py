@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker import loggers
 from ottla.broker.context import RequestContext
@@ -22,7 +23,6 @@ from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
     ConfigRequest,
-    ResourceType,
     canonical_broker_name,
 )
 

@@ -11,25 +11,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.ports import GroupRequests, Metadata
-from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
+from ottla.core.group.commit_request import RequestedTopic, merge_results, split_known
+from ottla.core.group.events import CommitRequested
 from ottla.core.group.offsets import commit_error
 
 if TYPE_CHECKING:
-    from ottla.wire.messages.offset_commit import (
-        OffsetCommitRequest,
-        OffsetCommitRequestPartition,
-        OffsetCommitResponseDict,
-        OffsetCommitResponsePartitionDict,
-        OffsetCommitResponseTopicDict,
-    )
+    from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponseDict
 
 _FIRST_WITH_MEMBER_EPOCH = 9
 _FIRST_WITH_TOPIC_IDS = 10
@@ -42,12 +36,14 @@ class Ports(GroupRequests, Metadata, Protocol):
 def handle(
     broker: Ports, context: RequestContext, request: OffsetCommitRequest
 ) -> Response[OffsetCommitResponseDict]:
-    topics, refused = _split_known(broker, request, context.api_version >= _FIRST_WITH_TOPIC_IDS)
+    by_id = context.api_version >= _FIRST_WITH_TOPIC_IDS
+    missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics, refused = split_known(_requested(broker, request, by_id), missing)
     if not topics:
         return {"topics": refused}
 
     def finish(body: OffsetCommitResponseDict) -> OffsetCommitResponseDict:
-        return {"topics": _merge(refused, body["topics"])} if refused else body
+        return {"topics": merge_results(refused, body["topics"])} if refused else body
 
     event = CommitRequested(
         None,
@@ -66,71 +62,10 @@ def handle(
     return delayed.response()
 
 
-def _split_known(
+def _requested(
     broker: Ports, request: OffsetCommitRequest, by_id: bool
-) -> tuple[list[CommitTopic], list[OffsetCommitResponseTopicDict]]:
-    """Return the topics to commit, and the results of those that do not exist."""
+) -> Iterator[RequestedTopic]:
     image = broker.image
-    topics: list[CommitTopic] = []
-    refused: list[OffsetCommitResponseTopicDict] = []
-    for requested in request.topics:
-        if by_id:
-            topic = image.topics_by_id.get(requested.topic_id)
-            code = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            topic = image.topics.get(requested.name)
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if topic is None:
-            name = "" if by_id else requested.name
-            refused.append(_failed_topic(name, requested.topic_id, requested.partitions, code))
-            continue
-        count = len(topic.partitions)
-        known = [
-            CommitPartition(
-                each.partition_index,
-                each.committed_offset,
-                each.committed_leader_epoch,
-                each.committed_metadata,
-            )
-            for each in requested.partitions
-            if 0 <= each.partition_index < count
-        ]
-        if len(known) < len(requested.partitions):
-            refused.append(_unknown_partitions(topic, requested.partitions))
-        if known:
-            topics.append(CommitTopic(topic.name, topic.topic_id, known))
-    return topics, refused
-
-
-def _unknown_partitions(
-    topic: TopicImage, partitions: Sequence[OffsetCommitRequestPartition]
-) -> OffsetCommitResponseTopicDict:
-    count = len(topic.partitions)
-    unknown = [each for each in partitions if not 0 <= each.partition_index < count]
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _failed_topic(topic.name, topic.topic_id, unknown, code)
-
-
-def _failed_topic(
-    name: str, topic_id: bytes, partitions: Sequence[OffsetCommitRequestPartition], code: ErrorCode
-) -> OffsetCommitResponseTopicDict:
-    results: list[OffsetCommitResponsePartitionDict] = [
-        {"partition_index": each.partition_index, "error_code": code} for each in partitions
-    ]
-    return {"name": name, "topic_id": topic_id, "partitions": results}
-
-
-def _merge(
-    refused: Sequence[OffsetCommitResponseTopicDict],
-    committed: Sequence[OffsetCommitResponseTopicDict],
-) -> list[OffsetCommitResponseTopicDict]:
-    """Merge the results so that each topic occurs once, as clients expect."""
-    merged: dict[tuple[str, bytes], OffsetCommitResponseTopicDict] = {}
-    for topic in (*refused, *committed):
-        key = (topic["name"], topic["topic_id"])
-        known = merged.get(key)
-        if known is None:
-            merged[key] = topic
-        else:
-            merged[key] = {**known, "partitions": [*known["partitions"], *topic["partitions"]]}
-    return list(merged.values())
+    for topic in request.topics:
+        found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+        yield RequestedTopic("" if by_id else topic.name, topic.topic_id, found, topic.partitions)

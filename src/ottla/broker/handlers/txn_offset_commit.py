@@ -15,11 +15,11 @@ The offsets take effect when the transaction is committed. Until then OffsetFetc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.types import TopicPartition
+from ottla.base.types import ZERO_UUID, TopicPartition
 from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import CLIENT_ERRORS, ConvertedToken, DelayedResponse
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
@@ -31,7 +31,8 @@ from ottla.broker.transaction_verification import (
     offset_commit_operation,
 )
 from ottla.core.coordinator import ProducerIdAndEpoch
-from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
+from ottla.core.group.commit_request import RequestedTopic, merge_results, split_known
+from ottla.core.group.events import CommitRequested
 from ottla.core.group.offsets import commit_error
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ if TYPE_CHECKING:
     )
     from ottla.wire.messages.txn_offset_commit import (
         TxnOffsetCommitRequest,
-        TxnOffsetCommitRequestPartition,
         TxnOffsetCommitResponseDict,
-        TxnOffsetCommitResponsePartitionDict,
         TxnOffsetCommitResponseTopicDict,
     )
 
@@ -115,12 +114,17 @@ def _commit_verified(
 def _commit(
     broker: Ports, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponseDict | asyncio.Future[TxnOffsetCommitResponseDict | None]:
-    topics, unknown = _split_known(broker, request)
+    version = context.api_version
+    requested = (
+        RequestedTopic(each.name, ZERO_UUID, broker.image.topics.get(each.name), each.partitions)
+        for each in request.topics
+    )
+    topics, refused = split_known(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not topics:
-        return {"topics": unknown}
+        return {"topics": _results(refused, version)}
 
     def finish(body: OffsetCommitResponseDict) -> TxnOffsetCommitResponseDict:
-        return {"topics": _merge(unknown, body["topics"], context.api_version)}
+        return {"topics": _results(merge_results(refused, body["topics"]), version)}
 
     event = CommitRequested(
         None,
@@ -138,54 +142,22 @@ def _commit(
     return delayed.response()
 
 
-def _split_known(
-    broker: Ports, request: TxnOffsetCommitRequest
-) -> tuple[list[CommitTopic], list[TxnOffsetCommitResponseTopicDict]]:
-    """Return the topics to commit, and the results of those that do not exist."""
-    topics: list[CommitTopic] = []
-    unknown: list[TxnOffsetCommitResponseTopicDict] = []
-    for requested in request.topics:
-        topic = broker.image.topics.get(requested.name)
-        count = 0 if topic is None else len(topic.partitions)
-        known = [
-            CommitPartition(
-                each.partition_index,
-                each.committed_offset,
-                each.committed_leader_epoch,
-                each.committed_metadata,
-            )
-            for each in requested.partitions
-            if 0 <= each.partition_index < count
-        ]
-        if len(known) < len(requested.partitions):
-            missing = [
-                each for each in requested.partitions if not 0 <= each.partition_index < count
-            ]
-            unknown.append(
-                _failed_topic(requested.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            )
-        if known and topic is not None:
-            topics.append(CommitTopic(topic.name, topic.topic_id, known))
-    return topics, unknown
-
-
-def _merge(
-    unknown: Sequence[TxnOffsetCommitResponseTopicDict],
-    committed: Sequence[OffsetCommitResponseTopicDict],
-    version: int,
+def _results(
+    topics: Iterable[OffsetCommitResponseTopicDict], version: int
 ) -> list[TxnOffsetCommitResponseTopicDict]:
-    """Merge the results so that each topic occurs once, as clients expect."""
-    merged: dict[str, list[TxnOffsetCommitResponsePartitionDict]] = {}
-    for topic in (*unknown, *committed):
-        partitions = merged.setdefault(topic["name"], [])
-        partitions += [
-            {
-                "partition_index": each["partition_index"],
-                "error_code": _error_for_version(each["error_code"], version),
-            }
-            for each in topic["partitions"]
-        ]
-    return [{"name": name, "partitions": partitions} for name, partitions in merged.items()]
+    return [
+        {
+            "name": topic["name"],
+            "partitions": [
+                {
+                    "partition_index": each["partition_index"],
+                    "error_code": _error_for_version(each["error_code"], version),
+                }
+                for each in topic["partitions"]
+            ],
+        }
+        for topic in topics
+    ]
 
 
 def _error_for_version(code: int, version: int) -> int:
@@ -194,16 +166,16 @@ def _error_for_version(code: int, version: int) -> int:
     return code
 
 
-def _failed_topic(
-    name: str, partitions: Sequence[TxnOffsetCommitRequestPartition], code: int
-) -> TxnOffsetCommitResponseTopicDict:
-    results: list[TxnOffsetCommitResponsePartitionDict] = [
-        {"partition_index": each.partition_index, "error_code": code} for each in partitions
-    ]
-    return {"name": name, "partitions": results}
-
-
 def _all_failed(request: TxnOffsetCommitRequest, code: int) -> TxnOffsetCommitResponseDict:
     return {
-        "topics": [_failed_topic(topic.name, topic.partitions, code) for topic in request.topics]
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": each.partition_index, "error_code": code}
+                    for each in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
     }

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
+from ottla.base.cluster import ElectionType
+from ottla.base.config.resource import ResourceType
 from ottla.base.types import TopicPartition
 from ottla.client.admin import (
     configs,
@@ -27,7 +29,6 @@ from ottla.client.admin.configs import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
-    ResourceType,
 )
 from ottla.client.admin.dispatch import Listing, Results
 from ottla.client.admin.group_offsets import Committed, GroupLag
@@ -43,7 +44,6 @@ from ottla.client.admin.quotas import QuotaEntity, ScramCredential, ScramMechani
 from ottla.client.admin.reassignments import Reassignment
 from ottla.client.admin.topics import (
     CreatedTopic,
-    ElectionType,
     NewTopic,
     TopicDescription,
     TopicListing,

@@ -8,23 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, NamedTuple
 
+from ottla.base.config.definition import ConfigType
+from ottla.base.config.resource import AlterOp, ConfigSource, ConfigSynonym, ResourceType
 from ottla.base.errors import ErrorCode
 from ottla.client.admin.dispatch import AtBrokers, Results, dispatch, raise_for
 from ottla.client.cluster import ANY_NODE, Cluster
 from ottla.client.errors import ClientError, InvalidConfig, UnknownTopic, error_for
 from ottla.wire.api import Api
-
-
-class ResourceType(IntEnum):
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class ConfigResource(NamedTuple):
@@ -36,39 +28,6 @@ class ConfigResource(NamedTuple):
         return f"{self.type.name.lower().replace('_', '-')} {self.name or '(default)'}"
 
 
-class ConfigSource(IntEnum):
-    """Origin of a configuration value, with Kafka's codes."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-
-class ValueType(IntEnum):
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-
-class ConfigSynonym(NamedTuple):
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
 @dataclass(frozen=True)
 class ConfigEntry:
     name: str
@@ -77,7 +36,7 @@ class ConfigEntry:
     source: ConfigSource
     is_sensitive: bool
     is_read_only: bool
-    type: ValueType
+    type: ConfigType
     synonyms: tuple[ConfigSynonym, ...]
     """All sources that define the value, in order of precedence."""
     documentation: str | None
@@ -85,15 +44,6 @@ class ConfigEntry:
     @property
     def is_default(self) -> bool:
         return self.source is ConfigSource.DEFAULT_CONFIG
-
-
-class AlterOp(IntEnum):
-    """Operation on one property, with Kafka's codes."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigChange(NamedTuple):
@@ -237,7 +187,7 @@ def _entry(entry: Any) -> ConfigEntry:
         _enum(ConfigSource, entry.config_source),
         entry.is_sensitive,
         entry.read_only,
-        _enum(ValueType, entry.config_type),
+        _enum(ConfigType, entry.config_type),
         tuple(
             ConfigSynonym(each.name, each.value, _enum(ConfigSource, each.source))
             for each in entry.synonyms

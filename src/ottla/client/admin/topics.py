@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ottla.base import notebook
+from ottla.base.cluster import ElectionType
 from ottla.base.errors import ErrorCode
 from ottla.base.types import ZERO_UUID, TopicPartition, format_uuid, parse_uuid
 from ottla.client.admin.dispatch import (
@@ -93,11 +93,6 @@ class TopicDescription:
         ]
         caption = f"Topic {self.name}, replication factor {self.replication_factor}"
         return notebook.table(headings, rows, caption=caption)
-
-
-class ElectionType(IntEnum):
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 # ------------------------------------------------------------------------------ create, delete

@@ -300,7 +300,9 @@ def aggregate_type(name: str, aggregate: Aggregate, value: DataShape) -> str | N
     else:
         found = value.find(aggregate.column) if value.is_record else None
         if found is None:
-            names = listed(value.names) if value.is_record else "none, because values are not records"
+            names = (
+                listed(value.names) if value.is_record else "none, because values are not records"
+            )
             raise topology_error(
                 "aggregate",
                 f"{name}={aggregate}: unknown column {aggregate.column!r}; columns: {names}",

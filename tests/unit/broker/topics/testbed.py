@@ -58,8 +58,11 @@ class FakeBroker:
         await self.load()
         await self.join(clean_shutdown=clean_shutdown, found_topics=found_topics)
 
-    async def load(self) -> None:
+    async def open_store(self) -> None:
         self.store = await EmbeddedStore.open(self.fs, "/data/ottla-metadata", _at_once)
+
+    async def load(self) -> None:
+        await self.open_store()
         self.follower = ImageFollower(self.store, self.image, self.on_image_delta)
         await self.follower.load()
         self.follower.follow()
