@@ -34,10 +34,9 @@ from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
 from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
 from ottla.broker.controller import Controller
 from ottla.broker.data_lock import DataLock, Lock
-from ottla.broker.features import FEATURES
+from ottla.broker.features import FEATURES, Features
 from ottla.broker.flusher import Flusher
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
-from ottla.broker.handlers.api_versions import Features
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.listening import BindListener, bind_listener
 from ottla.broker.log_limit import LogLimiter

@@ -11,8 +11,8 @@ response says."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.partition import Partition
@@ -31,60 +31,61 @@ PRODUCER_STATE_ERRORS = frozenset({
 """Errors that only the current leader can report with certainty."""
 
 
-@dataclass(slots=True)
-class DelayedProduce:
-    """The parts of one produce response that are not final yet."""
+Appended: TypeAlias = "tuple[Partition, int, PartitionProduceResponseDict]"
+"""A partition, the offset after the appended batch, and its partition response."""
 
-    appended: list[tuple[Partition, int, PartitionProduceResponseDict]] = field(
-        default_factory=list
-    )
-    """(partition, offset after the appended batch, its partition response)."""
-    rejected: list[tuple[asyncio.Future[None], PartitionProduceResponseDict]] = field(
-        default_factory=list
-    )
-    """(future that completes when leadership is proved, the partition response)."""
+Rejected: TypeAlias = "tuple[asyncio.Future[None], PartitionProduceResponseDict]"
+"""A future that completes when leadership is proved, and the partition response."""
 
-    def __bool__(self) -> bool:
-        return bool(self.appended or self.rejected)
 
-    def response_future(
-        self, response: ProduceResponseDict, timeout_ms: int
-    ) -> asyncio.Future[ProduceResponseDict | None]:
-        """Return a future of the response, completed when every part is final or on timeout."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[ProduceResponseDict | None] = loop.create_future()
-        bodies = [body for _, _, body in self.appended] + [body for _, body in self.rejected]
-        waiting = dict(enumerate(bodies))
+def delayed_response(
+    response: ProduceResponseDict,
+    appended: Sequence[Appended],
+    rejected: Sequence[Rejected],
+    timeout_ms: int,
+) -> asyncio.Future[ProduceResponseDict | None]:
+    """Return a future of the response, completed when every part is final or on timeout.
 
-        def on_part_done(number: int, error: KafkaError | None) -> None:
-            body = waiting.pop(number, None)
-            if body is None:
-                return
-            if error is not None:
-                _set_error(body, error)
-            if not waiting and not future.done():
-                timer.cancel()
-                future.set_result(response)
+    Args:
+        response: The response, which contains the partition responses that are not final yet.
+        appended: The batches that wait for replication.
+        rejected: The refusals that wait for a proof of leadership.
+        timeout_ms: The request's timeout.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[ProduceResponseDict | None] = loop.create_future()
+    bodies = [body for _, _, body in appended] + [body for _, body in rejected]
+    waiting = dict(enumerate(bodies))
 
-        def on_timeout() -> None:
-            for body in waiting.values():
-                _set_error(body, _timeout_error(body))
-            waiting.clear()
-            if not future.done():
-                future.set_result(response)
+    def on_part_done(number: int, error: KafkaError | None) -> None:
+        body = waiting.pop(number, None)
+        if body is None:
+            return
+        if error is not None:
+            _set_error(body, error)
+        if not waiting and not future.done():
+            timer.cancel()
+            future.set_result(response)
 
-        timer = loop.call_later(max(timeout_ms, 0) / 1000, on_timeout)
-        for number, (partition, offset, _) in enumerate(self.appended):
-            partition.wait_for_high_watermark(offset).add_done_callback(
-                lambda done, partition=partition, number=number: on_part_done(  # type: ignore[misc]
-                    number, _error_of(done) or _not_enough_replicas(partition)
-                )
+    def on_timeout() -> None:
+        for body in waiting.values():
+            _set_error(body, _timeout_error(body))
+        waiting.clear()
+        if not future.done():
+            future.set_result(response)
+
+    timer = loop.call_later(max(timeout_ms, 0) / 1000, on_timeout)
+    for number, (partition, offset, _) in enumerate(appended):
+        partition.wait_for_high_watermark(offset).add_done_callback(
+            lambda done, partition=partition, number=number: on_part_done(  # type: ignore[misc]
+                number, _error_of(done) or _not_enough_replicas(partition)
             )
-        for number, (proof, _) in enumerate(self.rejected, len(self.appended)):
-            proof.add_done_callback(
-                lambda done, number=number: on_part_done(number, _error_of(done))  # type: ignore[misc]
-            )
-        return future
+        )
+    for number, (proof, _) in enumerate(rejected, len(appended)):
+        proof.add_done_callback(
+            lambda done, number=number: on_part_done(number, _error_of(done))  # type: ignore[misc]
+        )
+    return future
 
 
 def error_response(index: int, error: KafkaError) -> PartitionProduceResponseDict:

@@ -14,6 +14,7 @@ from ottla.base.ports import Piece
 from ottla.broker.cluster import Cluster
 from ottla.broker.context import Body, ClientConnection, Handler, RequestContext
 from ottla.broker.controller import Controller
+from ottla.broker.features import Features
 from ottla.broker.forwarding import FORWARDED, forwarding
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.handlers import (
@@ -59,7 +60,7 @@ from ottla.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from ottla.broker.handlers.api_versions import ApiVersions, Features
+from ottla.broker.handlers.api_versions import ApiVersions
 from ottla.broker.logs import Logs
 from ottla.broker.partition import Partition
 from ottla.broker.ports import (

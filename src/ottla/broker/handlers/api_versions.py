@@ -17,11 +17,12 @@ Deviations
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import RequestContext
+from ottla.broker.features import Features
 from ottla.wire.api import Api
 
 if TYPE_CHECKING:
@@ -34,16 +35,6 @@ if TYPE_CHECKING:
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_ZERO = 4
-
-
-class Features(NamedTuple):
-    """The result of `Broker.features()`."""
-
-    supported: Mapping[str, tuple[int, int]]
-    """Name -> lowest and highest level."""
-    finalized: Mapping[str, int]
-    epoch: int
-    """Epoch of the finalized features; -1 if none has been finalized."""
 
 
 class Ports(Protocol):

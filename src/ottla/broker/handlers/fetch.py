@@ -13,9 +13,10 @@
   follower's progress; it waits for appends, not for the high watermark.
 - A consumer in the rack of a follower is directed there (KIP-392, v11+), and may read there.
 - In a session, partitions without changes cost next to nothing.
-- Bytes that are not in the page cache are read in a thread; the event loop never waits for the
-  disk. Large ranges that are cached and were verified before are sent to the socket directly from
-  the file (file_sender.py).
+- All decisions are made on the event loop; `fetch_ranges` then only reads. Bytes that are not in
+  the page cache are read in a thread, so the event loop never waits for the disk. Large ranges that
+  are cached and were verified before are sent to the socket directly from the file
+  (file_sender.py).
 
 Deviation: a batch that is damaged on disk is never sent; the partition gets CORRUPT_MESSAGE."""
 
@@ -23,11 +24,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import RequestContext, Response
+from ottla.broker.fetch_ranges import Found, LogRange, read_ranges
 from ottla.broker.partition import DelayedFetch, Partition
 from ottla.broker.ports import (
     Configuration,
@@ -60,6 +63,8 @@ _FIRST_WITH_STORAGE_ERROR = 6
 _FIRST_WITH_ZSTD = 10
 _FIRST_WITH_LEADER = 16
 _FIRST_WITH_RACK = 11
+_FINAL_FIELDS = frozenset({"error_code", "diverging_epoch", "preferred_read_replica"})
+"""Fields of a partition response for which a fetch does not wait."""
 
 
 class Ports(
@@ -140,6 +145,10 @@ def _identify(topic: FetchTopic | ForgottenTopic, by_id: bool) -> tuple[str, byt
 
 FetchedPartition: TypeAlias = FetchPartition[Partition]
 
+Planned: TypeAlias = "tuple[FetchedPartition, PartitionDataDict, Partition | None, LogRange | None]"
+"""A partition as requested, its part of the response without records, this broker's partition, and
+what to read from its log: None if the response has no records."""
+
 Result: TypeAlias = "tuple[FetchedPartition, PartitionDataDict, int]"
 """A partition, its part of the response, and the size of the records in it."""
 
@@ -207,16 +216,19 @@ class Fetch:
             if self._replica is None
             else self._record_follower_progress(self._replica)
         )
+        planned = self._plan(changed)
         try:
-            results, is_final = self._read(changed, wait=False)
+            found = self._read(planned)
         except WouldBlock:
-            return self._start_in_thread()
+            return self._start_in_thread(planned)
+        results, is_final = self._outcome(planned, found, can_cache=True)
         if is_final:
             return self._body(results)
         return self._delay()
 
-    async def _start_in_thread(self) -> FetchResponseDict | None:
-        results, is_final = await self._read_in_thread()
+    async def _start_in_thread(self, planned: list[Planned]) -> FetchResponseDict | None:
+        found = await self._read_in_thread(planned)
+        results, is_final = self._outcome(planned, found, can_cache=False)
         if is_final:
             return self._body(results)
         return await self._delay()
@@ -262,11 +274,13 @@ class Fetch:
         if self._response.done():
             return
         self._is_scheduled = False
+        planned = self._plan(self._changed())
         try:
-            results, is_final = self._read(self._changed(), wait=False)
+            found = self._read(planned)
         except WouldBlock:
-            self._broker.spawn(self._complete_in_thread())
+            self._broker.spawn(self._complete_in_thread(planned))
             return
+        results, is_final = self._outcome(planned, found, can_cache=True)
         if is_final:
             self._response.set_result(self._body(results))
 
@@ -281,17 +295,20 @@ class Fetch:
         assert self._response is not None
         if self._response.done():
             return
+        planned = self._plan(self._changed())
         try:
-            results, _ = self._read(self._changed(), wait=False)
+            found = self._read(planned)
         except WouldBlock:
-            self._broker.spawn(self._complete_in_thread())
+            self._broker.spawn(self._complete_in_thread(planned))
             return
+        results, _ = self._outcome(planned, found, can_cache=True)
         self._response.set_result(self._body(results))
 
-    async def _complete_in_thread(self) -> None:
+    async def _complete_in_thread(self, planned: list[Planned]) -> None:
         assert self._response is not None
-        results, _ = await self._read_in_thread()
+        found = await self._read_in_thread(planned)
         if not self._response.done():
+            results, _ = self._outcome(planned, found, can_cache=False)
             self._response.set_result(self._body(results))
 
     def _stop_waiting(self, response: asyncio.Future[FetchResponseDict | None]) -> None:
@@ -352,26 +369,74 @@ class Fetch:
                 self._record_partition_progress(replica, wanted)
         return changed
 
-    async def _read_in_thread(self) -> Outcome:
-        changed = self._changed()
-        return await self._broker.run_blocking(lambda: self._read(changed, wait=True))
+    def _plan(self, partitions: list[FetchedPartition]) -> list[Planned]:
+        """Decide what to read from each partition. Reading it changes nothing any more."""
+        planned: list[Planned] = []
+        for wanted in partitions:
+            try:
+                planned.append(self._plan_partition(wanted))
+            except KafkaError as error:
+                planned.append((wanted, self._failure(wanted, error), None, None))
+        return planned
 
-    def _read(self, partitions: list[FetchedPartition], *, wait: bool) -> Outcome:
+    def _read(self, planned: list[Planned]) -> list[Found]:
+        """Read on the event loop. Raises WouldBlock if that would have to wait for the disk."""
+        return read_ranges(
+            [each[3] for each in planned],
+            self._max_bytes,
+            with_aborted=self._committed_only,
+            # A follower reads uncommitted records, which a truncation may remove from the file.
+            in_file=self._replica is None,
+            wait=False,
+        )
+
+    async def _read_in_thread(self, planned: list[Planned]) -> list[Found]:
+        read = partial(
+            read_ranges,
+            [each[3] for each in planned],
+            self._max_bytes,
+            with_aborted=self._committed_only,
+            in_file=self._replica is None,
+            wait=True,
+        )
+        return await self._broker.run_blocking(read)
+
+    def _outcome(self, planned: list[Planned], found: list[Found], *, can_cache: bool) -> Outcome:
+        """Combine the plan with what was read.
+
+        Args:
+            planned: The plan.
+            found: The result for each partition of the plan.
+            can_cache: Whether the plan is of this iteration of the event loop, so that the session
+                may cache its partitions.
+        """
         results: list[Result] = []
         total = readable = 0
         is_final = self._max_wait_ms <= 0 or not self._wanted
-        for wanted in partitions:
-            room = min(self._max_bytes - total, wanted.max_bytes)
-            try:
-                body, size, has_more = self._read_partition(wanted, room, total == 0, wait)
-            except KafkaError as error:
-                is_final = True
-                body, size, has_more = self._failure(wanted, error), 0, False
-            total += size
-            # Only whole batches are sent. A batch that did not fit counts towards min_bytes as if
-            # it had been cut off at the limit.
-            readable += max(size, room) if has_more else size
-            is_final = is_final or "diverging_epoch" in body or "preferred_read_replica" in body
+        can_cache = can_cache and not self._rack_id
+        for (wanted, body, partition, log_range), result in zip(planned, found, strict=True):
+            size = 0
+            if isinstance(result, KafkaError):
+                body, is_final = self._failure(wanted, result), True
+            elif result is None or log_range is None:
+                is_final = is_final or not _FINAL_FIELDS.isdisjoint(body)
+            else:
+                batches, aborted = result
+                body["records"] = batches.records
+                if self._committed_only:
+                    body["aborted_transactions"] = [
+                        {"producer_id": txn.producer_id, "first_offset": txn.first_offset}
+                        for txn in aborted
+                    ]
+                if can_cache:
+                    wanted.cached_partition = partition
+                size = len(batches.records)
+                _, _, max_bytes, end_offset = log_range
+                # Only whole batches are sent. A batch that did not fit counts towards min_bytes as
+                # if it had been cut off at the limit.
+                has_more = batches.next_offset < end_offset
+                readable += max(size, min(self._max_bytes - total, max_bytes)) if has_more else size
+                total += size
             results.append((wanted, body, size))
         self._bytes = readable
         return results, is_final or self._is_urgent or readable >= self._min_bytes
@@ -420,11 +485,8 @@ class Fetch:
             return partition
         return self._broker.find_partition(key)
 
-    def _read_partition(
-        self, wanted: FetchedPartition, room: int, is_first: bool, wait: bool
-    ) -> tuple[PartitionDataDict, int, bool]:
-        """Return the partition response, the size of its records, and whether the partition has
-        more than there was room for."""
+    def _plan_partition(self, wanted: FetchedPartition) -> Planned:
+        """Return the response without records, and what to read. Raises KafkaError."""
         partition = self._readable_partition(wanted)
         partition.check_leader_epoch(wanted.current_leader_epoch)
         log = partition.log
@@ -446,40 +508,22 @@ class Fetch:
                 "epoch": diverging.epoch,
                 "end_offset": diverging.end_offset,
             }
-            return body, 0, False
+            return wanted, body, partition, None
         if self._replica is not None:
             self._is_urgent = self._is_urgent or partition.awaits_proof
             replication = self._broker.replication
             if replication and replication.throttle.is_quota_exhausted(partition, self._replica.id):
-                return body, 0, False
+                return wanted, body, partition, None
             limit = log.log_end_offset
         else:
             limit = stable if self._committed_only else partition.high_watermark
             preferred = self._preferred_read_replica(partition)
             if preferred is not None:
                 body["preferred_read_replica"] = preferred
-                return body, 0, False
+                return wanted, body, partition, None
             if not partition.is_leader and wanted.fetch_offset > limit:
                 raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        found = log.read(
-            wanted.fetch_offset,
-            room,
-            limit,
-            at_least_one=is_first,
-            wait=wait,
-            # A follower reads uncommitted records, which a truncation may remove from the file.
-            in_file=self._replica is None,
-        )
-        body["records"] = found.records
-        if not wait and not self._rack_id:
-            wanted.cached_partition = partition
-        if self._committed_only:
-            aborted = log.aborted_transactions(wanted.fetch_offset, found.next_offset, wait=wait)
-            body["aborted_transactions"] = [
-                {"producer_id": txn.producer_id, "first_offset": txn.first_offset}
-                for txn in aborted
-            ]
-        return body, len(found.records), found.next_offset < limit
+        return wanted, body, partition, (log, wanted.fetch_offset, wanted.max_bytes, limit)
 
     def _preferred_read_replica(self, partition: Partition) -> int | None:
         replication = self._broker.replication

@@ -1,4 +1,4 @@
-"""InitProducerId (key 22), versions 0–6: the producer ID and epoch of a producer.
+"""InitProducerId (key 22), versions 0–5: the producer ID and epoch of a producer.
 
 Without a transactional ID, the producer gets a new ID from a block that is reserved in the metadata
 store, so no ID is used twice. With one, it gets the producer ID that belongs to it and the next
@@ -8,9 +8,7 @@ gets CONCURRENT_TRANSACTIONS until that is done.
 - An empty transactional ID, and a producer ID without an epoch or the reverse, are INVALID_REQUEST.
 - KIP-360 (version 3): a producer that sends its ID and epoch continues with the next epoch, unless
   another producer has fenced it: PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before version 4.
-- Version 6 (KIP-939): two-phase commit needs `transaction.two.phase.commit.enable`; else
-  TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Keeping a prepared transaction is UNSUPPORTED_VERSION, as
-  in Kafka."""
+- Version 6 (KIP-939, two-phase commit) is not served, as in Kafka, where it is unstable."""
 
 from __future__ import annotations
 
@@ -85,8 +83,6 @@ async def _for_transactions(
             transactional_id,
             request.transaction_timeout_ms,
             expected,
-            two_phase_commit=request.enable2_pc,
-            keep_prepared=request.keep_prepared_txn,
         )
     )
     return await delayed.wait()

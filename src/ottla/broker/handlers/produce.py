@@ -31,7 +31,13 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import ReadableBuffer
 from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext, Response
-from ottla.broker.delayed_produce import PRODUCER_STATE_ERRORS, DelayedProduce, error_response
+from ottla.broker.delayed_produce import (
+    PRODUCER_STATE_ERRORS,
+    Appended,
+    Rejected,
+    delayed_response,
+    error_response,
+)
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Flushing, LeadershipProofs, Metadata, PartitionLookup, Threads
 from ottla.broker.transaction_verification import (
@@ -327,7 +333,8 @@ def _append_all(
     topics: list[TopicProduceResponseDict] = []
     position = -1
     failed = False
-    delayed = DelayedProduce()
+    appended: list[Appended] = []
+    rejected: list[Rejected] = []
     for topic in request.topic_data:
         name = topic.name
         partitions: list[PartitionProduceResponseDict] = []
@@ -354,7 +361,7 @@ def _append_all(
                 if partition is not None and error.code in PRODUCER_STATE_ERRORS:
                     proof = broker.leadership_proof(partition)
                     if proof is not None:
-                        delayed.rejected.append((proof, body))
+                        rejected.append((proof, body))
                 continue
             log = partition.log
             body = {
@@ -369,14 +376,18 @@ def _append_all(
             if not partition.commits_on_append and (
                 acks == ACKS_ALL or not broker.can_acknowledge_alone
             ):
-                delayed.appended.append((partition, result.last_offset + 1, body))
+                appended.append((partition, result.last_offset + 1, body))
         topics.append({"name": name, "topic_id": topic.topic_id, "partition_responses": partitions})
     if acks == 0:
         if failed:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "a produce request with acks=0 failed")
         return None
     response: ProduceResponseDict = {"responses": topics}
-    return delayed.response_future(response, request.timeout_ms) if delayed else response
+    return (
+        delayed_response(response, appended, rejected, request.timeout_ms)
+        if appended or rejected
+        else response
+    )
 
 
 def _writable_partition(broker: Ports, topic: str, by_id: bool, index: int, acks: int) -> Partition:
