@@ -22,7 +22,7 @@ LAST_EXPLICIT_INIT = 5
 LAST_EXPLICIT_ADD_PARTITIONS = 3
 """Later versions of AddPartitionsToTxn are reserved for brokers."""
 LAST_EXPLICIT_END_TXN = 4
-"""With later versions, brokers begin transactions implicitly and bump the epoch with each end."""
+"""Last versions before KIP-890: AddPartitionsToTxn begins transactions, no end bumps the epoch."""
 CONCURRENT_PAUSE_S = 0.02
 """Pause while the markers of the previous transaction are written, which takes little time."""
 
