@@ -65,6 +65,18 @@ guides [Producers](../producer.md) and [Consumers](../consumer.md) show how to u
                 "consumer reads and a producer writes.",
                 ("SubscriptionPattern", "RebalanceListener", "PriorityPartitioner",
                  "RoundRobinPartitioner")),
+        Chapter("Administration", "Values that `Admin` takes and returns; see "
+                "[Manage a cluster](../admin.md).",
+                ("AbortTransaction", "AlterOp", "ApiVersions", "BrokerNode",
+                 "ClusterDescription", "ConfigChange", "ConfigEntry", "ConfigResource",
+                 "ConfigSource", "ConfigSynonym", "CreatedTopic", "ElectionType",
+                 "Features", "FinalizedFeature", "GroupDescription", "GroupLag",
+                 "GroupListing", "IsolationLevel", "ListedOffset", "Listing",
+                 "LogDirDescription", "MemberDescription", "OffsetSpec",
+                 "PartitionDescription", "PartitionLag", "ProducerState", "QuotaEntity",
+                 "Reassignment", "ReplicaInfo", "ResourceType", "Results",
+                 "ScramCredential", "ScramMechanism", "TopicDescription", "TopicListing",
+                 "TransactionDescription", "TransactionListing")),
     ),
 )  # fmt: skip
 STREAMS = Page(

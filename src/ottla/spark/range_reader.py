@@ -142,7 +142,8 @@ class RangeReader:
             rack=config.client_rack,
         )
         partition = await fetch_partition(cluster, tp, offset, limits)
-        next_offset = _next_offset(partition.records or b"", offset)
+        records = partition.records or b""
+        next_offset = _next_offset(records, offset)
         if next_offset == offset:
             raise error_for(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
@@ -151,7 +152,7 @@ class RangeReader:
                 partition=tp.partition,
             )
         aborted = aborted_transactions(partition, config.isolation)
-        return FetchedRecords(partition.records, aborted, next_offset)
+        return FetchedRecords(records, aborted, next_offset)
 
 
 async def _log_bounds(cluster: Cluster, tp: TopicPartition) -> tuple[int, int]:

@@ -35,11 +35,14 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a value."""
+    """Property from which a value may be derived."""
 
     name: str
+    """Name of the property."""
     value: str | None
+    """Value of the property, or None if it is sensitive."""
     source: ConfigSource
+    """Source of the value."""
 
 
 class AlterOp(IntEnum):

@@ -20,7 +20,10 @@ from ottla.wire.api import Api
 
 
 class ConfigResource(NamedTuple):
+    """Resource that has a configuration."""
+
     type: ResourceType
+    """Type of the resource."""
     name: str
     """Name of the resource; empty for the default of all brokers."""
 
@@ -30,41 +33,59 @@ class ConfigResource(NamedTuple):
 
 @dataclass(frozen=True)
 class ConfigEntry:
+    """Property of a resource."""
+
     name: str
+    """Name of the property."""
     value: str | None
     """Current value, or None if it is sensitive."""
     source: ConfigSource
+    """Source of the value."""
     is_sensitive: bool
+    """Whether the value is secret."""
     is_read_only: bool
+    """Whether a change needs a restart."""
     type: ConfigType
+    """Type of the value."""
     synonyms: tuple[ConfigSynonym, ...]
     """All sources that define the value, in order of precedence."""
     documentation: str | None
+    """Description of the property, if it was requested."""
 
     @property
     def is_default(self) -> bool:
+        """Whether the value is the default."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 class ConfigChange(NamedTuple):
+    """Change of one property."""
+
     name: str
+    """Name of the property."""
     value: str | None = None
+    """Value of the change; None to delete."""
     op: AlterOp = AlterOp.SET
+    """Operation on the property."""
 
     @classmethod
     def set(cls, name: str, value: object) -> ConfigChange:
+        """Return a change that sets a value."""
         return cls(name, str(value), AlterOp.SET)
 
     @classmethod
     def delete(cls, name: str) -> ConfigChange:
+        """Return a change that restores the default."""
         return cls(name, None, AlterOp.DELETE)
 
     @classmethod
     def append(cls, name: str, value: object) -> ConfigChange:
+        """Return a change that adds an item to a list."""
         return cls(name, str(value), AlterOp.APPEND)
 
     @classmethod
     def subtract(cls, name: str, value: object) -> ConfigChange:
+        """Return a change that removes an item from a list."""
         return cls(name, str(value), AlterOp.SUBTRACT)
 
 

@@ -3,7 +3,6 @@
     config         properties
     record         public types: records, offsets and group metadata
     subscription   the assigned partitions and their positions (pure)
-    decode         decodes a batch into records (pure)
     fetched        data fetched from one partition, decoded as it is consumed (pure)
     buffer         fetched data that is not returned yet, and what the last poll returned (pure)
     priorities     which partitions come first

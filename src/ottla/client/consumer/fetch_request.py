@@ -8,7 +8,7 @@ Up to version 12, topics are identified by name, which is used if the ID of a to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.types import ZERO_UUID, TopicPartition
 from ottla.client.cluster import Cluster
@@ -16,7 +16,14 @@ from ottla.client.consumer.offsets import CONSUMER, by_leader
 from ottla.client.errors import error_for
 from ottla.client.metadata import ClusterMetadata
 from ottla.wire.api import Api
-from ottla.wire.messages.fetch import FetchPartitionDict, FetchRequestDict
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.fetch import (
+        FetchPartitionDict,
+        FetchRequestDict,
+        FetchResponse,
+        PartitionData,
+    )
 
 LAST_VERSION_WITH_NAMES = 12
 
@@ -61,14 +68,14 @@ def request_for(
     return body, LAST_VERSION_WITH_NAMES if ZERO_UUID in ids.values() else None
 
 
-def aborted_transactions(entry: Any, isolation: int) -> list[tuple[int, int]] | None:
+def aborted_transactions(entry: PartitionData, isolation: int) -> list[tuple[int, int]] | None:
     """Return producer ID and first offset of aborted transactions, None for read_uncommitted."""
     if not isolation:
         return None
     return [(each.producer_id, each.first_offset) for each in entry.aborted_transactions or ()]
 
 
-def note_leader(cluster: Cluster, tp: TopicPartition, entry: Any) -> None:
+def note_leader(cluster: Cluster, tp: TopicPartition, entry: PartitionData) -> None:
     """Take over the leader that an entry with an error names (KIP-951)."""
     leader = entry.current_leader
     if leader.leader_id >= 0:
@@ -77,13 +84,13 @@ def note_leader(cluster: Cluster, tp: TopicPartition, entry: Any) -> None:
 
 async def fetch_partition(
     cluster: Cluster, tp: TopicPartition, offset: int, limits: FetchLimits
-) -> Any:
+) -> PartitionData:
     """Fetch one partition from its leader, and return its entry in the response.
 
     Errors are meant for `Cluster.retrying`."""
     leader = next(iter(await by_leader(cluster, [tp])))
     body, max_version = request_for({tp: offset}, limits, cluster.metadata)
-    response = await cluster.call(
+    response: FetchResponse = await cluster.call(
         Api.FETCH,
         body,
         node=leader,

@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
@@ -37,6 +37,9 @@ from ottla.client.consumer.fetched import FetchedPartition
 from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.errors import ClientError, KafkaError, error_for
 from ottla.wire.api import Api
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.fetch import FetchResponse, PartitionData
 
 logger = logging.getLogger(__name__)
 
@@ -177,7 +180,7 @@ class Fetcher:
             offsets = {tp: offset for tp, (_, _, offset) in requested.items()}
             limits = self._limits._replace(max_wait_ms=wait_ms)
             body, max_version = request_for(offsets, limits, self._cluster.metadata)
-            response = await self._cluster.call(
+            response: FetchResponse = await self._cluster.call(
                 Api.FETCH,
                 body,
                 node=node,
@@ -197,7 +200,7 @@ class Fetcher:
             return
         self._process(response, requested)
 
-    def _process(self, response: Any, requested: _Requested) -> None:
+    def _process(self, response: FetchResponse, requested: _Requested) -> None:
         names = self._cluster.metadata.names_by_id
         arrived = False
         for topic in response.responses:
@@ -217,7 +220,9 @@ class Fetcher:
             self._brief_wait_ms.clear()
             self._on_change()
 
-    def _add_records(self, state: PartitionState, version: int, entry: Any, offset: int) -> bool:
+    def _add_records(
+        self, state: PartitionState, version: int, entry: PartitionData, offset: int
+    ) -> bool:
         state.high_watermark = entry.high_watermark
         state.last_stable_offset = entry.last_stable_offset
         state.log_start_offset = entry.log_start_offset
@@ -235,7 +240,7 @@ class Fetcher:
         self._buffer.add(fetched)
         return True
 
-    def _handle_error(self, state: PartitionState, entry: Any, offset: int) -> None:
+    def _handle_error(self, state: PartitionState, entry: PartitionData, offset: int) -> None:
         code, tp = entry.error_code, state.tp
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.preferred_replica >= 0:

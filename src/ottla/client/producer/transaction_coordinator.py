@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.cluster import LOST_COORDINATOR, Cluster, CoordinatorType
 from ottla.client.errors import error_for
 from ottla.wire.api import Api
-from ottla.wire.messages.init_producer_id import InitProducerIdRequestDict
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnRequestDict,
+        AddPartitionsToTxnResponse,
+    )
+    from ottla.wire.messages.init_producer_id import (
+        InitProducerIdRequestDict,
+        InitProducerIdResponse,
+    )
 
 FIRST_BUMPING_INIT = 3
 LAST_EXPLICIT_INIT = 5
 LAST_EXPLICIT_ADD_PARTITIONS = 3
 """Later versions of AddPartitionsToTxn are reserved for brokers."""
 LAST_EXPLICIT_END_TXN = 4
-"""With later versions, brokers begin transactions implicitly and bump the epoch with each end."""
+"""Last versions before KIP-890: AddPartitionsToTxn begins transactions, no end bumps the epoch."""
 CONCURRENT_PAUSE_S = 0.02
 """Pause while the markers of the previous transaction are written, which takes little time."""
 
@@ -65,7 +74,7 @@ class TransactionCoordinator:
         if bumped is not None:
             body["producer_id"] = bumped.producer_id
             body["producer_epoch"] = bumped.producer_epoch
-        response = await self.call(
+        response: InitProducerIdResponse = await self.call(
             Api.INIT_PRODUCER_ID,
             body,
             min_version=0 if bumped is None else FIRST_BUMPING_INIT,
@@ -80,7 +89,7 @@ class TransactionCoordinator:
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
-        body = {
+        body: AddPartitionsToTxnRequestDict = {
             "v3_and_below_transactional_id": self._id,
             "v3_and_below_producer_id": producer.producer_id,
             "v3_and_below_producer_epoch": producer.producer_epoch,
@@ -135,7 +144,7 @@ class TransactionCoordinator:
         )
 
 
-def _first_added_error(response: Any) -> int:
+def _first_added_error(response: AddPartitionsToTxnResponse) -> int:
     """Return the first meaningful code: the others only say that nothing was attempted."""
     codes = [
         int(partition.partition_error_code)
