@@ -51,8 +51,8 @@ from ottla.connect.data import (
     to_ms,
 )
 from ottla.connect.definition import Definition, Settings, key
-from ottla.connect.failures import reason_of
 from ottla.connect.session import spark_session
+from ottla.connect.spark_errors import reason_of
 from ottla.connect.tables import connect_schema, plain_values
 
 MAX_ROWS = 5_000

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.errors import UserError
-from ottla.connect.failures import reason_of
+from ottla.connect.spark_errors import reason_of
 
 SETTINGS = {
     "spark.sql.streaming.stopTimeout": "30s",
