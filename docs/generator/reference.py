@@ -171,19 +171,23 @@ A **sink task** is handed numbered batches: `begin(batch)`, `put(records)` as of
 and no older one is. A task that undoes in `begin` what an interrupted batch left behind is
 exactly-once.""",
                 ("Connector", "SourceConnector", "SinkConnector", "SourceTask", "SinkTask",
-                 "Polled", "Guarantee", "RetriableError")),
+                 "Polled", "Offsets", "Guarantee", "RetriableError", "UserError")),
         Chapter("Records", "Schemas and values as in Kafka Connect. A struct is a dict; a value "
                 "whose schema is None is anything that JSON can express.",
-                ("Record", "FailedRecord", "Header", "Schema", "Field", "Type", "DataError")),
+                ("Record", "FailedRecord", "Header", "Schema", "Field", "Type", "struct_schema",
+                 "decimal_schema", "DataError")),
         Chapter("Properties", "The definition of a plugin's properties is checked before anything "
                 "is started, and shown by `PUT /connector-plugins/CLASS/config/validate`.",
-                ("Definition", "key", "ConfigType", "Importance", "AtLeast", "Between", "NonEmpty",
-                 "OneOf")),
+                ("Definition", "key", "Settings", "ConfigType", "Importance", "Validator",
+                 "AtLeast", "Between", "NonEmpty", "OneOf", "EachOneOf")),
         Chapter("Converters and transforms", "`value.converter` and `transforms.NAME.type` may "
                 "name a Python class as `package.module:Class`.",
                 ("Converter", "Transform", "Predicate")),
         Chapter("Records in columns", "A batch of records of one topic as columns of Arrow, for "
-                "tasks that move many.", ("Columns", "ColumnBatch", "NotInColumns")),
+                "tasks that move many.",
+                ("Columns", "ColumnBatch", "Column", "column_of", "NotInColumns")),
+        Chapter("Spark", "Sources that Spark reads, and the Spark session of the worker.",
+                ("FrameSource", "FRAME", "spark_session")),
     ),
 )  # fmt: skip
 PACKAGES = {
@@ -225,7 +229,10 @@ def things(page: Page, chapter: Chapter) -> Iterator[tuple[str, Any, str]]:
 def _module_of(thing: Any, name: str, package: Any) -> str:
     if inspect.isclass(thing) or inspect.isroutine(thing):
         return str(thing.__module__)
-    # A constant of a package is defined in the module of its class, or in the package itself.
+    # A package that loads its names lazily knows the module of each. Other constants are defined in
+    # the module of their class, or in the package itself.
+    if name in getattr(package, "_MODULES", {}):
+        return str(package._MODULES[name])
     return str(type(thing).__module__ if package.__name__ == "ottla.streams" else package.__name__)
 
 

@@ -60,3 +60,8 @@ def test_type_checkers_see_the_public_names() -> None:
     }
     assert declared == ottla._MODULES
     assert all(getattr(ottla, name) is not None for name in declared)
+
+
+def test_writing_a_connector_loads_no_data_frame_library() -> None:
+    statement = "from ottla.connect import Definition, Polled, Record, SourceConnector, key"
+    assert not roots(modules_after(statement)) & HEAVY

@@ -10,19 +10,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ottla.base.config.definition import ConfigType
-from ottla.base.errors import UserError
-from ottla.connect.api import (
+from ottla.connect import (
+    ConfigType,
+    Definition,
     Offsets,
     Polled,
+    Record,
     RetriableError,
+    Schema,
+    Settings,
     SinkConnector,
     SinkTask,
     SourceConnector,
     SourceTask,
+    Type,
+    UserError,
+    key,
 )
-from ottla.connect.data import STRING, Record
-from ottla.connect.definition import Definition, Settings, key
+
+STRING = Schema(Type.STRING)
 
 PLACE = "tests.connect.own_connectors"
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from ottla.base.errors import UserError
+from ottla.cli.processes import ask_to_stop
 
 STARTING: Final = "starting"
 RUNNING: Final = "running"
@@ -142,10 +142,8 @@ def stop_cluster(directory: Path) -> None:
     """
     _check_running(directory)
     pid = _lock_file(directory).read_text().strip()
-    try:
-        os.kill(int(pid), signal.SIGTERM)
-    except (ProcessLookupError, ValueError):
-        pass  # the process has just exited, or has not written its ID yet
+    if pid.isdecimal():  # otherwise the process has not written its ID yet
+        ask_to_stop(int(pid))
     deadline = time.monotonic() + WAIT_TIMEOUT_S
     while _is_running(directory):
         if time.monotonic() > deadline:

@@ -10,8 +10,6 @@ from typing import Any
 
 import click
 
-from ottla.base.errors import UserError
-from ottla.base.installation import install_extra
 from ottla.base.types import TopicPartition
 from ottla.cli.connection_options import CALL_TIMEOUT_MS, ClusterOptions
 from ottla.cli.interruption import INTERRUPTED, TERMINATED, Terminated, termination_as_exit
@@ -25,6 +23,7 @@ from ottla.cli.perf_stats import (
     consumer_window_line,
     format_time,
 )
+from ottla.cli.perf_tables import check_libraries
 from ottla.cli.property_options import client_properties
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.consumer.rebalance import RebalanceListener
@@ -145,15 +144,8 @@ def _read_records(consumer: Consumer) -> tuple[int, int]:
 
 
 def _read_tables() -> Read:
-    try:
-        from pyarrow import compute
-    except ImportError:
-        raise UserError(
-            "--columnar requires pyarrow, numpy and numba. Install them with: "
-            f"{install_extra('arrow')}"
-        ) from None
-    if not hasattr(Consumer, "poll_table"):
-        raise UserError("This version of Ottla has no columnar consumer.")
+    check_libraries()
+    from pyarrow import compute
 
     def read(consumer: Any) -> tuple[int, int]:
         table = consumer.poll_table(timeout_s=POLL_S, columns=["key", "value"])

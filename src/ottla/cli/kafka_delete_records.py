@@ -1,21 +1,18 @@
 """`kafka-delete-records`: delete the records before given offsets.
 
-The file has Kafka's format:
-`{"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}`. Offset -1 is the high
-watermark, so it deletes all records."""
+The file has Kafka's format, see `partition_files`. Offset -1 is the high watermark: it deletes all
+records."""
 
 from __future__ import annotations
 
-import json
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
-from ottla.base.errors import UserError
-from ottla.base.types import TopicPartition
 from ottla.cli.connection_options import ClusterOptions, cluster_options
 from ottla.cli.output import Output, output_option
 from ottla.cli.partial_failure import fail_if_any, reasons
+from ottla.cli.partition_files import read_offsets
 from ottla.cli.tool import Tool, run_tool
 
 EXAMPLES = """
@@ -39,7 +36,7 @@ def kafka_delete_records(cluster: ClusterOptions, output: Output, offset_json_fi
     The file lists the partitions and their new log start offsets: {"partitions": [{"topic": "t",
     "partition": 0, "offset": 5}], "version": 1}. Offset -1 deletes all records.
     """
-    before = _read(offset_json_file)
+    before = read_offsets(offset_json_file)
     with cluster.admin() as admin:
         results = admin.delete_records(before, return_errors=True)
     failed = reasons(results.errors)
@@ -63,39 +60,6 @@ def kafka_delete_records(cluster: ClusterOptions, output: Output, offset_json_fi
         ],
     )
     fail_if_any(results.errors, "Partition")
-
-
-def _read(path: str) -> dict[TopicPartition, int]:
-    try:
-        with open(path, "rb") as file:
-            content = json.load(file)
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {(error.strerror or '').lower()}.") from error
-    except ValueError as error:
-        raise UserError(f"{path} is not valid JSON: {error}.") from error
-    return parse_offsets(content, path)
-
-
-def parse_offsets(content: Any, path: str) -> dict[TopicPartition, int]:
-    wrong = UserError(
-        f'{path} must look like {{"partitions": [{{"topic": "t", "partition": 0, "offset": 5}}], '
-        '"version": 1}.'
-    )
-    if not isinstance(content, dict) or not isinstance(content.get("partitions"), list):
-        raise wrong
-    if content.get("version", 1) != 1:
-        raise UserError(f"{path} has version {content['version']}. Only version 1 is supported.")
-    found: dict[TopicPartition, int] = {}
-    for each in content["partitions"]:
-        match each:
-            case {"topic": str(topic), "partition": int(partition), "offset": int(offset)}:
-                key = TopicPartition(topic, partition)
-            case _:
-                raise wrong
-        if key in found:
-            raise UserError(f"{path} lists partition {key} twice.")
-        found[key] = offset
-    return found
 
 
 def main() -> NoReturn:

@@ -42,7 +42,7 @@ def kafka_leader_election(
     path_to_json_file: str | None,
 ) -> None:
     """Elect partition leaders."""
-    from ottla.cli.reassignment_file import read_partitions
+    from ottla.cli.partition_files import read_partitions
     from ottla.client.admin import ElectionType
 
     ways = [topic is not None, all_topic_partitions, path_to_json_file is not None]

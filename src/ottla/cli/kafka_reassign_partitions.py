@@ -125,7 +125,7 @@ def _act(
     options: ExecuteOptions,
     preserve_throttles: bool,
 ) -> None:
-    from ottla.cli.reassignment_file import read_assignment
+    from ottla.cli.partition_files import read_assignment
 
     assignment = read_assignment(file)
     if action == "execute":
@@ -151,7 +151,7 @@ def present_assignment(
 def _generate(
     admin: Admin, output: Output, topics_file: str, broker_list: str, ignore_racks: bool
 ) -> None:
-    from ottla.cli.reassignment_file import as_json, read_topics
+    from ottla.cli.partition_files import as_json, read_topics
     from ottla.cli.replica_plan import spread
 
     ids = broker_list.split(",")
@@ -180,7 +180,7 @@ def _generate(
 
 
 def _execute(admin: Admin, output: Output, wanted: Assignment, options: ExecuteOptions) -> None:
-    from ottla.cli.reassignment_file import as_json
+    from ottla.cli.partition_files import as_json
     from ottla.cli.reassignment_throttle import limit
 
     if not options.additional and admin.list_partition_reassignments():

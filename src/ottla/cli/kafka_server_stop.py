@@ -5,8 +5,6 @@ broker must match all given options."""
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import NoReturn
 
 import click
@@ -41,7 +39,13 @@ def kafka_server_stop(
     Sends SIGTERM, on which brokers shut down cleanly. Without options, all brokers of this user are
     stopped.
     """
-    from ottla.cli.processes import broker_pids, has_open, node_ids, uses_data_directory
+    from ottla.cli.processes import (
+        ask_to_stop,
+        broker_pids,
+        has_open,
+        node_ids,
+        uses_data_directory,
+    )
 
     if process_role == "controller":
         raise UserError(
@@ -61,19 +65,11 @@ def kafka_server_stop(
         missing = f"No broker to stop: no running broker has node.id {node_id}."
     if (data_dir, pid_file, node_id).count(None) < 2:
         missing = "No broker to stop: no running broker matches all of these options."
-    stopped = [pid for pid in pids if _ask_to_stop(pid)]
+    stopped = [pid for pid in pids if ask_to_stop(pid)]
     if not stopped:
         raise UserError(missing)
     for pid in stopped:
         click.echo(f"Stopping the broker with process ID {pid}.")
-
-
-def _ask_to_stop(pid: int) -> bool:
-    try:
-        os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def main() -> NoReturn:

@@ -14,6 +14,7 @@ import click
 
 from ottla.base.errors import ErrorCode, UserError
 from ottla.cli.connection_options import ClusterOptions, cluster_options
+from ottla.cli.options import reset_target_options
 from ottla.cli.output import Output, output_option
 from ottla.cli.tool import Tool, run_tool
 
@@ -72,23 +73,7 @@ class ResetSummary:
     "--to-earliest", is_flag=True, help="Reset offsets to the log start offset (the default)."
 )
 @click.option("--to-latest", is_flag=True, help="Reset offsets to the log end offset.")
-@click.option("--to-offset", type=int, help="Reset offsets to this offset.")
-@click.option(
-    "--shift-by",
-    type=int,
-    metavar="N",
-    help="Shift the committed offsets by N, or back if N is negative.",
-)
-@click.option(
-    "--to-datetime",
-    metavar="YYYY-MM-DDTHH:mm:SS.sss",
-    help="Reset offsets to the first record at or after this time (UTC).",
-)
-@click.option(
-    "--by-duration",
-    metavar="PnDTnHnMnS",
-    help="Reset offsets to the first record within this duration before now.",
-)
+@reset_target_options
 @click.option(
     "--from-file",
     metavar="FILE",

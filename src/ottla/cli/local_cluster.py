@@ -24,6 +24,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.base.child_process import end_process
 from ottla.base.errors import UserError
 from ottla.cli.cluster_control import (
     RESTARTING,
@@ -158,15 +159,9 @@ class BrokerChild:
             self.start()
 
     def end(self, number: signal.Signals) -> None:
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(number)
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """Send a signal to the broker and wait for its exit."""
+        if self._process is not None:
+            end_process(self._process, number, STOP_TIMEOUT_S)
 
 
 class LocalCluster:

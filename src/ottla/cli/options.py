@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any] | click.Command)
 
 override_option = click.option(
     "--override",
@@ -33,3 +38,30 @@ log_level_option = click.option(
     show_default=True,
     help="Lowest level to log.",
 )
+
+_RESET_TARGETS = (
+    click.option("--to-offset", type=int, help="Reset offsets to this offset."),
+    click.option(
+        "--shift-by",
+        type=int,
+        metavar="N",
+        help="Shift the committed offsets by N, or back if N is negative.",
+    ),
+    click.option(
+        "--to-datetime",
+        metavar="YYYY-MM-DDTHH:mm:SS.sss",
+        help="Reset offsets to the first record at or after this time (UTC).",
+    ),
+    click.option(
+        "--by-duration",
+        metavar="PnDTnHnMnS",
+        help="Reset offsets to the first record within this duration before now.",
+    ),
+)
+
+
+def reset_target_options(command: Command) -> Command:
+    """Add the options that select a new offset: by number, distance, time or duration."""
+    for option in reversed(_RESET_TARGETS):
+        command = option(command)
+    return command

@@ -1,8 +1,9 @@
-"""Arrow tables that `kafka-producer-perf-test --columnar` sends."""
+"""The option `--columnar` of the performance tools: its libraries, and the tables that it sends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 from ottla.base.errors import UserError
@@ -13,6 +14,15 @@ MAX_TABLE_BYTES = 16 * 1024 * 1024
 MAX_ROWS = 100_000
 _LETTERS = 26
 _FIRST_LETTER = 65
+
+
+def check_libraries() -> None:
+    """Raise UserError with the command to install them if the libraries of Arrow are missing."""
+    if not all(find_spec(name) for name in ("pyarrow", "numpy")):
+        raise UserError(
+            "--columnar requires pyarrow, numpy and numba. Install them with: "
+            f"{install_extra('arrow')}"
+        )
 
 
 def tables(
@@ -26,14 +36,10 @@ def tables(
     Raises:
         UserError: A required library is not installed.
     """
-    try:
-        import numpy
-        import pyarrow
-    except ImportError:
-        raise UserError(
-            "--columnar requires pyarrow, numpy and numba. Install them with: "
-            f"{install_extra('arrow')}"
-        ) from None
+    check_libraries()
+    import numpy
+    import pyarrow
+
     rows = max(1, min(count, MAX_ROWS, MAX_TABLE_BYTES // max(size or 100, 1)))
     if size is None:
         for start in range(0, count, rows):

@@ -1,4 +1,4 @@
-"""Search for the broker processes of this user.
+"""Search for the broker processes of this user, and requests to stop.
 
 A process is recognized as a broker by its command line, and identified by its open files: the
 `.lock` of a data directory and the file of `--pid-file`. Files are compared by inode, so relative
@@ -7,6 +7,7 @@ paths and symbolic links work, and a stale file of a killed broker never matches
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 
@@ -29,6 +30,15 @@ def broker_pids() -> list[int]:
     return sorted(
         pid for pid, arguments in processes if pid != os.getpid() and is_broker(arguments)
     )
+
+
+def ask_to_stop(pid: int) -> bool:
+    """Send SIGTERM to a process. Return False if it has exited."""
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def is_broker(arguments: Sequence[str]) -> bool:

@@ -1,7 +1,10 @@
 """Kafka Connect's connector model, property files and REST API.
 
-The classes for writing connectors, converters and transforms can be imported from this package.
-Its modules:
+Authors of connectors, converters and transforms import everything that they need from this package:
+
+    from ottla.connect import Definition, Polled, Record, SourceConnector, SourceTask, key
+
+The modules:
 
 data         schemas and records that flow between connectors and topics
 api          base classes of connectors and tasks, and their delivery contract
@@ -32,10 +35,19 @@ from ottla.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from ottla.base.config.definition import ConfigType, Importance
-    from ottla.base.config.validator import AtLeast, Between, NonEmpty, OneOf
+    from ottla.base.config.validator import (
+        AtLeast,
+        Between,
+        EachOneOf,
+        NonEmpty,
+        OneOf,
+        Validator,
+    )
+    from ottla.base.errors import UserError
     from ottla.connect.api import (
         Connector,
         Guarantee,
+        Offsets,
         Polled,
         RetriableError,
         SinkConnector,
@@ -43,25 +55,43 @@ if TYPE_CHECKING:
         SourceConnector,
         SourceTask,
     )
-    from ottla.connect.columns import ColumnBatch, Columns, NotInColumns
+    from ottla.connect.columns import Column, ColumnBatch, Columns, NotInColumns, column_of
     from ottla.connect.converters import Converter
-    from ottla.connect.data import DataError, FailedRecord, Field, Header, Record, Schema, Type
-    from ottla.connect.definition import Definition, key
+    from ottla.connect.data import (
+        DataError,
+        FailedRecord,
+        Field,
+        Header,
+        Record,
+        Schema,
+        Type,
+        decimal_schema,
+        struct_schema,
+    )
+    from ottla.connect.definition import Definition, Settings, key
+    from ottla.connect.frames import FRAME, FrameSource
+    from ottla.connect.session import spark_session
     from ottla.connect.transforms.contract import Predicate, Transform
 
 _PUBLIC = {
     "ottla.base.config.definition": ("ConfigType", "Importance"),
-    "ottla.base.config.validator": ("AtLeast", "Between", "NonEmpty", "OneOf"),
-    "ottla.connect.api": (
-        "Connector", "Guarantee", "Polled", "RetriableError", "SinkConnector", "SinkTask",
-        "SourceConnector", "SourceTask",
+    "ottla.base.config.validator": (
+        "AtLeast", "Between", "EachOneOf", "NonEmpty", "OneOf", "Validator",
     ),
-    "ottla.connect.columns": ("ColumnBatch", "Columns", "NotInColumns"),
+    "ottla.base.errors": ("UserError",),
+    "ottla.connect.api": (
+        "Connector", "Guarantee", "Offsets", "Polled", "RetriableError", "SinkConnector",
+        "SinkTask", "SourceConnector", "SourceTask",
+    ),
+    "ottla.connect.columns": ("Column", "ColumnBatch", "Columns", "NotInColumns", "column_of"),
     "ottla.connect.converters": ("Converter",),
     "ottla.connect.data": (
         "DataError", "FailedRecord", "Field", "Header", "Record", "Schema", "Type",
+        "decimal_schema", "struct_schema",
     ),
-    "ottla.connect.definition": ("Definition", "key"),
+    "ottla.connect.definition": ("Definition", "Settings", "key"),
+    "ottla.connect.frames": ("FRAME", "FrameSource"),
+    "ottla.connect.session": ("spark_session",),
     "ottla.connect.transforms.contract": ("Predicate", "Transform"),
 }  # fmt: skip
 """Module -> names that this package exports from it.
@@ -71,11 +101,12 @@ Names are imported on first use, so that a worker starts without Arrow where it 
 
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = [
-    "AtLeast", "Between", "ColumnBatch", "Columns", "ConfigType", "Connector", "Converter",
-    "DataError", "Definition", "FailedRecord", "Field", "Guarantee", "Header", "Importance",
-    "NonEmpty", "NotInColumns", "OneOf", "Polled", "Predicate", "Record", "RetriableError",
-    "Schema", "SinkConnector", "SinkTask", "SourceConnector", "SourceTask", "Transform", "Type",
-    "key",
+    "FRAME", "AtLeast", "Between", "Column", "ColumnBatch", "Columns", "ConfigType", "Connector",
+    "Converter", "DataError", "Definition", "EachOneOf", "FailedRecord", "Field", "FrameSource",
+    "Guarantee", "Header", "Importance", "NonEmpty", "NotInColumns", "Offsets", "OneOf", "Polled",
+    "Predicate", "Record", "RetriableError", "Schema", "Settings", "SinkConnector", "SinkTask",
+    "SourceConnector", "SourceTask", "Transform", "Type", "UserError", "Validator", "column_of",
+    "decimal_schema", "key", "spark_session", "struct_schema",
 ]  # fmt: skip
 
 __getattr__ = lazy_names(__name__, _MODULES)

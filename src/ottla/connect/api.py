@@ -64,7 +64,13 @@ class RetriableError(Exception):
 
 @dataclass(frozen=True)
 class Polled:
-    """Records that a source task returns, and the source offsets after them."""
+    """Records that a source task returns, and the source offsets after them.
+
+    The worker writes both in one transaction. Offsets without records are stored as well.
+
+    Example:
+        Polled([Record("orders", {"id": 7})], [({"table": "orders"}, {"id": 7})])
+    """
 
     records: Sequence[Record] = ()
     """The records, in order."""
@@ -78,14 +84,33 @@ class Polled:
 
 
 class SourceTask(ABC):
-    """Base class of the tasks that read from a source."""
+    """Base class of the tasks that read from a source.
+
+    The worker calls `start` once, then `poll` and `commit` in turn, and `stop` at the end, all in
+    one thread.
+
+    Example:
+        class Count(SourceTask):
+            def start(self, offsets: Offsets) -> None:
+                self.next = offsets[0][1]["next"] if offsets else 0
+
+            def poll(self, wait_s: float) -> Polled:
+                record = Record("numbers", self.next)
+                self.next += 1
+                return Polled([record], [({"counter": "a"}, {"next": self.next})])
+    """
 
     @abstractmethod
     def start(self, offsets: Offsets) -> None:
         """Begin to read.
 
         Args:
-            offsets: Source offsets to continue from; empty means from the beginning.
+            offsets: Source offsets that were committed last, to continue from; empty means from the
+                beginning. All records before them are in their topics, and none after them.
+
+        Raises:
+            RetriableError: The source is unavailable; the worker calls the method again.
+            UserError: The source cannot be read; the task fails with this message.
         """
 
     @abstractmethod
@@ -94,6 +119,13 @@ class SourceTask(ABC):
 
         Args:
             wait_s: Time to wait if there is nothing yet, in seconds.
+
+        Returns:
+            The records and the source offsets after them. `Polled()` if there is nothing yet.
+
+        Raises:
+            RetriableError: The source is unavailable; the worker calls the method again.
+            UserError: The source cannot be read; the task fails with this message.
         """
 
     def commit(self, offsets: Offsets) -> None:
@@ -103,6 +135,9 @@ class SourceTask(ABC):
 
         Args:
             offsets: Committed source offsets.
+
+        Raises:
+            RetriableError: The source is unavailable; the next commit includes these offsets.
         """
         return
 
@@ -112,7 +147,24 @@ class SourceTask(ABC):
 
 
 class SinkTask(ABC):
-    """Base class of the tasks that write to a target."""
+    """Base class of the tasks that write to a target.
+
+    The worker calls `start` once, then `begin`, `put` and `end` for each batch, and `stop` at the
+    end, all in one thread. An interrupted batch is delivered again with the same number and the
+    same records.
+
+    Example:
+        class Print(SinkTask):
+            def start(self, directory: Path) -> None: ...
+
+            def begin(self, batch: int) -> None: ...
+
+            def put(self, records: Sequence[Record]) -> None:
+                for record in records:
+                    print(record.value)
+
+            def end(self) -> None: ...
+    """
 
     takes_columns: ClassVar[bool] = False
     """Whether the worker should call `put_columns`."""
@@ -129,6 +181,10 @@ class SinkTask(ABC):
 
         Args:
             directory: Directory where the task may keep its own state.
+
+        Raises:
+            RetriableError: The target is unavailable; the worker calls the method again.
+            UserError: The target cannot be written; the task fails with this message.
         """
 
     @abstractmethod
@@ -137,6 +193,9 @@ class SinkTask(ABC):
 
         Args:
             batch: Number of the batch.
+
+        Raises:
+            RetriableError: The failure may pass; the worker calls the method again.
         """
 
     @abstractmethod
@@ -164,7 +223,11 @@ class SinkTask(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Complete the batch: when this returns, its records are stored durably."""
+        """Complete the batch: when this returns, its records are stored durably.
+
+        Raises:
+            RetriableError: The failure may pass; the worker calls the method again.
+        """
 
     def stop(self) -> None:
         """Release the resources of the task."""
@@ -212,7 +275,15 @@ class Connector:
 
 
 class SourceConnector(Connector):
-    """Base class of connectors that write records to topics."""
+    """Base class of connectors that write records to topics.
+
+    Example:
+        class Counter(SourceConnector):
+            definition = Definition([key("step", ConfigType.INT, 1, "Difference of two numbers.")])
+
+            def make_task(self, settings: Settings) -> SourceTask:
+                return Count(settings["step"])
+    """
 
     guarantee = Guarantee.EXACTLY_ONCE
 
@@ -221,6 +292,12 @@ class SourceConnector(Connector):
 
         Args:
             max_tasks: Maximum number of tasks (`tasks.max`).
+
+        Returns:
+            At least one and at most `max_tasks` mappings, each of which is passed to `make_task`.
+
+        Raises:
+            RetriableError: The work cannot be divided now, because the source is unavailable.
         """
         return [self.settings]
 
@@ -230,6 +307,9 @@ class SourceConnector(Connector):
 
         Args:
             settings: One of the settings that `task_settings` returned.
+
+        Returns:
+            The task. The worker starts it.
         """
 
     def check_offset(self, partition: Mapping[str, Any], offset: Mapping[str, Any]) -> None:
@@ -246,7 +326,13 @@ class SourceConnector(Connector):
 
 
 class SinkConnector(Connector):
-    """Base class of connectors that read records from topics."""
+    """Base class of connectors that read records from topics.
+
+    Example:
+        class Printer(SinkConnector):
+            def make_task(self, settings: Settings) -> SinkTask:
+                return Print()
+    """
 
     shares_partitions: ClassVar[bool] = False
     """Whether several tasks may write at once, each with its own partitions.
@@ -260,4 +346,7 @@ class SinkConnector(Connector):
 
         Args:
             settings: Settings of the connector.
+
+        Returns:
+            The task. The worker starts it.
         """

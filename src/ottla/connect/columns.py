@@ -36,7 +36,13 @@ def has_columns() -> bool:
 
 
 class Column:
-    """Values of a field, as an Arrow array or as the Python values converted from it."""
+    """Values of a field, as an Arrow array or as the Python values converted from it.
+
+    Args:
+        array: Arrow array of the values, or None if `values` is given.
+        schema: Schema of the values, or None.
+        values: Python values, as they appear in records.
+    """
 
     __slots__ = ("_array", "_schema", "_values")
 
@@ -57,16 +63,24 @@ class Column:
         return self._values
 
     def has_nulls(self) -> bool:
+        """Return whether a value is null."""
         if self._array is not None:
             return bool(self._array.null_count)
         return any(each is None for each in self._values or ())
 
     def map(self, change: Callable[[Any], Any]) -> Column:
-        """Return a column with a function applied to each value."""
+        """Return a column with a function applied to each value.
+
+        Args:
+            change: Function of one value, which returns the new one.
+        """
         return Column(None, None, [change(each) for each in self.values()])
 
     def array(self, schema: Schema | None) -> Any:
         """Return an Arrow array of the schema's type, or unconverted without a schema.
+
+        Args:
+            schema: Schema of the array's values, or None.
 
         Raises:
             NotInColumns: The values do not fit the schema.

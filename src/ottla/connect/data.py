@@ -113,6 +113,15 @@ TIME_SCHEMA = Schema(Type.INT32, name=TIME, version=1)
 
 
 def decimal_schema(scale: int, *, optional: bool = False) -> Schema:
+    """Return the schema of decimal numbers, Kafka's logical type Decimal.
+
+    Args:
+        scale: Number of digits after the decimal point.
+        optional: Whether values may be null.
+
+    Returns:
+        The schema. Its values in records are `decimal.Decimal`.
+    """
     parameters = {"scale": str(scale)}
     return Schema(Type.BYTES, optional, DECIMAL, 1, parameters=parameters)
 
@@ -120,6 +129,19 @@ def decimal_schema(scale: int, *, optional: bool = False) -> Schema:
 def struct_schema(
     *fields: tuple[str, Schema], name: str | None = None, optional: bool = False
 ) -> Schema:
+    """Return the schema of a struct.
+
+    Args:
+        fields: Names and schemas of the fields.
+        name: Name of the schema.
+        optional: Whether values may be null.
+
+    Returns:
+        The schema. Its values in records are dicts.
+
+    Example:
+        struct_schema(("id", Schema(Type.INT64)), ("note", Schema(Type.STRING, optional=True)))
+    """
     return Schema(Type.STRUCT, optional, name, fields=tuple(Field(*each) for each in fields))
 
 

@@ -17,6 +17,7 @@ from ottla.base.config.definition import ConfigError, ConfigKey, ConfigTable, Co
 from ottla.base.config.validator import Validator, Value
 
 Settings = Mapping[str, Any]
+"""Values of a plugin's properties by name, parsed according to its definition."""
 
 
 def key(
@@ -37,6 +38,9 @@ def key(
         validator: Check of the values, such as `AtLeast(1)`.
         importance: Importance that tools show.
 
+    Returns:
+        The property, for a `Definition`.
+
     Example:
         key("batch.size", ConfigType.INT, 100, "Number of rows to write at once.", AtLeast(1))
     """
@@ -50,6 +54,12 @@ class Definition:
         keys: The properties.
         required: Names of the properties that must be set.
         prefixes: Prefixes of properties that are passed on without a check.
+
+    Example:
+        Definition(
+            [key("topic", ConfigType.STRING, None, "Topic to write to.", NonEmpty())],
+            required=["topic"],
+        )
     """
 
     def __init__(
@@ -72,6 +82,11 @@ class Definition:
         return Definition([*mine, *other], self.required | other.required, prefixes)
 
     def knows(self, name: str) -> bool:
+        """Return whether a property is defined, or has one of the prefixes.
+
+        Args:
+            name: Name of the property.
+        """
         return name in self.table or name.startswith(self.prefixes)
 
     def problems(self, properties: Mapping[str, str]) -> dict[str, str]:

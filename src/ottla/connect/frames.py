@@ -51,8 +51,8 @@ from ottla.connect.data import (
     to_ms,
 )
 from ottla.connect.definition import Definition, Settings, key
-from ottla.connect.failures import reason_of
 from ottla.connect.session import spark_session
+from ottla.connect.spark_errors import reason_of
 from ottla.connect.tables import connect_schema, plain_values
 
 MAX_ROWS = 5_000
@@ -73,19 +73,37 @@ FRAME = Definition(
     ],
     required=["checkpoint.location"],
 )  # fmt: skip
+"""Properties of every `FrameSource`: `topic` and `checkpoint.location`."""
 
 
 class FrameSource(SourceConnector):
-    """Base class of sources that are streaming DataFrames. Their definition must include FRAME."""
+    """Base class of sources that are streaming DataFrames. Their definition must include FRAME.
+
+    The columns of the frame are the fields of the value. If there is a column `value`, the columns
+    `value`, `key`, `topic`, `partition`, `timestamp` and `headers` are the parts of the record.
+
+    Example:
+        class Rate(FrameSource):
+            def frame(self, spark: SparkSession) -> DataFrame:
+                return spark.readStream.format("rate").load().selectExpr("value AS id")
+    """
 
     definition = FRAME
 
     @abstractmethod
     def frame(self, spark: Any) -> Any:
-        """Return a streaming DataFrame. The worker calls it at each start of the task."""
+        """Return the streaming DataFrame. The worker calls it at each start of the task.
+
+        Args:
+            spark: Spark session of the worker.
+        """
 
     def error_message(self, error: BaseException) -> str:
-        """Return a one-sentence reason for the end of Spark's query."""
+        """Return a one-sentence reason for the end of Spark's query.
+
+        Args:
+            error: Error that Spark reports.
+        """
         return reason_of(str(error))
 
     def make_task(self, settings: Settings) -> SourceTask:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.base.errors import UserError
 from ottla.connect.config import ConnectorConfig, validate
-from ottla.connect.loggers import set_level
+from ottla.connect.log_levels import set_level
 from ottla.connect.states import ConnectorStatus, State
 from ottla.connect.worker_config import WorkerConfig
 

@@ -1,6 +1,6 @@
-"""Retries of operations that fail with RetriableError, for `errors.retry.timeout`.
+"""Retries of operations that fail with RetriableError, and the delay before a task restarts.
 
-The task's status shows the error while the operation is retried.
+An operation is retried for `errors.retry.timeout`, and the task's status shows the error meanwhile.
 """
 
 from __future__ import annotations
@@ -37,3 +37,8 @@ def retried(context: TaskContext, stopping: threading.Event, do: Callable[[], T]
             context.on_retry(f"Retrying after an error: {error}")
         stopping.wait(min(delay_ms, policy.retry_delay_max_ms) / 1000)
         delay_ms *= 2
+
+
+def restart_delay_ms(failures: int, first_ms: int, longest_ms: int) -> int:
+    """Return the delay after a number of consecutive failures; it doubles up to a maximum."""
+    return min(first_ms << min(max(failures - 1, 0), 30), longest_ms)

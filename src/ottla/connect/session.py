@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.errors import UserError
-from ottla.connect.failures import reason_of
+from ottla.connect.spark_errors import reason_of
 
 SETTINGS = {
     "spark.sql.streaming.stopTimeout": "30s",
@@ -32,7 +32,14 @@ def configure(settings: Mapping[str, str]) -> None:
 
 
 def spark_session() -> Any:
-    """Return the session; raise UserError if PySpark is not installed or Spark does not start."""
+    """Return the worker's Spark session, which is created on the first call.
+
+    Returns:
+        A `pyspark.sql.SparkSession` with the `spark.*` properties of the worker.
+
+    Raises:
+        UserError: PySpark is not installed, or Spark does not start.
+    """
     global _session
     with _lock:
         if _session is None:

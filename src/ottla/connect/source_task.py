@@ -17,13 +17,12 @@ from typing import Any
 from ottla.base.errors import UserError
 from ottla.client.errors import RecordTooLarge, TransactionAborted
 from ottla.connect.api import Offsets, Polled, RetriableError, SourceConnector, SourceTask
-from ottla.connect.column_pipeline import TopicTable, to_table, transformed
-from ottla.connect.columns import NotInColumns
+from ottla.connect.column_pipeline import LARGE_BYTES, TopicTable, to_table, transformed
+from ottla.connect.columns import MANY_RECORDS, NotInColumns, has_columns
 from ottla.connect.data import Record
 from ottla.connect.offset_storage import encode, offset_key
 from ottla.connect.pipeline import Row, StageFailed
 from ottla.connect.retrying import retried
-from ottla.connect.row_sender import send_rows, send_table
 from ottla.connect.task_context import TaskContext
 from ottla.connect.topics import make_topics
 
@@ -100,9 +99,9 @@ class SourceRun:
                 with producer.transaction():
                     for part in parts:
                         if isinstance(part, TopicTable):
-                            send_table(producer, part)
+                            _send_table(producer, part)
                         else:
-                            send_rows(producer, part, self._too_large)
+                            _send_rows(producer, part, self._too_large)
                     for partition, offset in offsets:
                         key = offset_key(self._context.namespace, partition)
                         producer.send(self._context.offset_storage.topic, encode(offset), key=key)
@@ -165,3 +164,53 @@ class SourceRun:
 
 def _topics(part: Part) -> set[str]:
     return {part.topic} if isinstance(part, TopicTable) else {row.topic for row in part}
+
+
+def _send_rows(
+    producer: Any, rows: Sequence[Row], on_too_large: Callable[[Row, RecordTooLarge], None]
+) -> None:
+    """Send rows to a producer: many similar ones as columns, others singly.
+
+    Columns are encoded several times faster. They require rows of one topic without headers,
+    explicit partitions or timestamps, and none so large that a broker might reject it.
+    """
+    if len(rows) >= MANY_RECORDS and has_columns() and _are_alike(rows):
+        _send_columns(producer, rows)
+        return
+    for row in rows:
+        try:
+            producer.send(
+                row.topic, row.value, key=row.key, headers=row.headers or None,
+                partition=row.partition, timestamp=row.timestamp_ms,
+            )  # fmt: skip
+        except RecordTooLarge as error:
+            on_too_large(row, error)
+
+
+def _send_table(producer: Any, rows: TopicTable) -> None:
+    there = {name: name for name in ("key", "timestamp") if name in rows.table.column_names}
+    producer.send_table(rows.topic, rows.table, value="value", **there)
+
+
+def _are_alike(rows: Sequence[Row]) -> bool:
+    topic = rows[0].topic
+    return all(
+        row.topic == topic
+        and not row.headers
+        and row.partition is None
+        and row.timestamp_ms is None
+        and len(row.value or b"") + len(row.key or b"") < LARGE_BYTES
+        for row in rows
+    )
+
+
+def _send_columns(producer: Any, rows: Sequence[Row]) -> None:
+    import pyarrow as pa
+
+    values = pa.array([row.value for row in rows], pa.binary())
+    keys = pa.array([row.key for row in rows], pa.binary())
+    if keys.null_count == len(rows):
+        producer.send_table(rows[0].topic, pa.table({"value": values}), value="value")
+        return
+    table = pa.table({"key": keys, "value": values})
+    producer.send_table(rows[0].topic, table, key="key", value="value")

@@ -15,10 +15,10 @@ from typing import Any
 from ottla.base.errors import UserError
 from ottla.connect.api import SourceConnector
 from ottla.connect.config import ConnectorConfig
-from ottla.connect.failures import restart_delay_ms
 from ottla.connect.herder import BadRequest, Conflict, Herder, NoSuchConnector
 from ottla.connect.offset_storage import TopicOffsetStorage
 from ottla.connect.offsets import FileOffsetStorage, canonical, checked, merged, to_json
+from ottla.connect.retrying import restart_delay_ms
 from ottla.connect.sink_offsets import alter_group_offsets, group_offsets, reset_group_offsets
 from ottla.connect.sink_task import group_id
 from ottla.connect.states import AT_REST, ConnectorStatus, State, Status, TaskId

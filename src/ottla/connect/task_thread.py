@@ -15,7 +15,8 @@ from typing import Protocol
 
 from ottla.base.errors import KafkaError, UserError
 from ottla.connect.api import RetriableError
-from ottla.connect.failures import reason_of, restart_delay_ms
+from ottla.connect.retrying import restart_delay_ms
+from ottla.connect.spark_errors import reason_of
 from ottla.connect.states import State, TaskId
 from ottla.connect.worker_config import WorkerConfig
 

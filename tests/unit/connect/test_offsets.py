@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ottla.base.errors import UserError
-from ottla.connect.failures import reason_of, restart_delay_ms
 from ottla.connect.offsets import FileOffsetStorage, merged
+from ottla.connect.retrying import restart_delay_ms
+from ottla.connect.spark_errors import reason_of
 
 AT_FOUR = [({"filename": "f"}, {"position": 4})]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import ottla.connect
 from ottla.base.errors import UserError
 from ottla.connect import plugins
 from ottla.connect.api import Polled, SinkConnector, SinkTask, SourceConnector, SourceTask
@@ -41,6 +43,40 @@ def test_what_the_page_says_is_so(page: Any, tmp_path: Path) -> None:
     kit = SinkKit(page.Appender, {"file": str(tmp_path / "other")}, tolerates=True)
     kit.put("a", None)
     assert [str(error) for _, error in kit.reported] == ["there is nothing to write"]
+
+
+def test_the_page_imports_from_the_public_package_only() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    modules = {
+        node.module
+        for node in ast.walk(ast.parse("\n".join(blocks)))
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+    }
+    assert modules == {"ottla.connect", "ottla.testing.connectors"}
+
+
+def test_the_page_lists_every_public_name() -> None:
+    table = PAGE.read_text().partition("## Names")[2].partition("\n## ")[0]
+    names = {
+        name
+        for row in re.findall(r"^\| [^|]+ \| (`.*) \|$", table, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert names == set(ottla.connect.__all__)
+
+
+def test_type_checkers_see_the_public_names() -> None:
+    tree = ast.parse(Path(ottla.connect.__file__).read_text())
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If))
+    declared = {
+        alias.name: node.module
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert declared == ottla.connect._MODULES
+    assert set(ottla.connect.__all__) == set(declared)
+    assert all(getattr(ottla.connect, name) is not None for name in declared)
 
 
 def test_connectors_of_other_packages_have_short_names(page: Any) -> None:

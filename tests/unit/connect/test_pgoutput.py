@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ottla.connect.connectors.postgres.changes import ChangeDecoder, Position
-from ottla.connect.connectors.postgres.copy_text import split_line
 from ottla.connect.connectors.postgres.envelope import Envelopes
 from ottla.connect.connectors.postgres.pgoutput import (
     POSTGRES_EPOCH_US,
@@ -26,6 +25,7 @@ from ottla.connect.connectors.postgres.pgoutput import (
     format_lsn,
     parse_lsn,
 )
+from ottla.connect.connectors.postgres.snapshot import split_line
 from ottla.connect.connectors.postgres.tables import (
     KeyColumns,
     Selection,

@@ -18,7 +18,12 @@ Value: TypeAlias = bool | int | float | str | list[str] | None
 class Validator(Protocol):
     """A rule for the value of a property."""
 
-    def accepts(self, value: Value) -> bool: ...
+    def accepts(self, value: Value) -> bool:
+        """Return whether a value is valid.
+
+        Args:
+            value: Value of the property.
+        """
 
     @property
     def allowed(self) -> str:
@@ -102,17 +107,25 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class EachOneOf:
-    """A list whose items are all among the choices."""
+    """Validator for lists whose items are all among several choices."""
 
     choices: tuple[str, ...]
+    """Valid items."""
     empty: bool = True
+    """Whether the list may be empty."""
 
     def accepts(self, value: Value) -> bool:
+        """Return whether a value is valid.
+
+        Args:
+            value: Value of the property.
+        """
         assert isinstance(value, list)
         return (self.empty or bool(value)) and all(item in self.choices for item in value)
 
     @property
     def allowed(self) -> str:
+        """Description of valid values, which completes "the value …"."""
         return f"must be a list of {', '.join(self.choices)}"
 
 

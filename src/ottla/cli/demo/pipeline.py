@@ -16,9 +16,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
+from ottla.base.child_process import wait_or_kill
 from ottla.base.errors import UserError
 from ottla.cli.demo.application import COUNTS, LINES, WINDOWS
 from ottla.cli.demo.verification import WordCounts
@@ -144,15 +145,9 @@ class Child:
 
     def end(self) -> None:
         """Wait for the process, then kill it and all its children, including Spark's JVM."""
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
+        wait_or_kill(self._process, STOP_TIMEOUT_S)
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self._process.wait()
 
 
 class ResultFile:

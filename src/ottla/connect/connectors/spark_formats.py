@@ -10,7 +10,7 @@ from typing import Any
 from ottla.base.errors import UserError
 from ottla.connect.api import RetriableError
 from ottla.connect.definition import Settings, with_prefix
-from ottla.connect.failures import reason_of
+from ottla.connect.spark_errors import reason_of
 
 FILE_FORMATS = ("parquet", "orc", "csv", "json", "text", "avro")
 OPTION = "option."

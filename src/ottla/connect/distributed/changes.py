@@ -27,7 +27,6 @@ from ottla.connect.distributed.config_state import (
     task_entries,
 )
 from ottla.connect.distributed.config_writer import ConfigWriter
-from ottla.connect.failures import restart_delay_ms
 from ottla.connect.herder import BadRequest, Conflict, Herder
 from ottla.connect.offset_storage import (
     SINK_TASK,
@@ -37,6 +36,7 @@ from ottla.connect.offset_storage import (
     offset_key,
 )
 from ottla.connect.offsets import checked, to_json
+from ottla.connect.retrying import restart_delay_ms
 from ottla.connect.sink_offsets import alter_group_offsets, group_offsets, reset_group_offsets
 from ottla.connect.sink_task import group_id
 from ottla.connect.standalone import ALTERED, MUST_BE_STOPPED, RESET

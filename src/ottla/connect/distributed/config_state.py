@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.connect.distributed.protocol import CONNECTOR
-from ottla.connect.loggers import LEVELS
+from ottla.connect.log_levels import LEVELS
 from ottla.connect.states import State, TaskId
 
 PREFIXES = (

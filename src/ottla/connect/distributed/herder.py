@@ -36,7 +36,7 @@ from ottla.connect.distributed.status_state import StatusState
 from ottla.connect.distributed.status_writer import StatusWriter
 from ottla.connect.distributed.topic_log import TopicLog
 from ottla.connect.herder import NoSuchConnector
-from ottla.connect.loggers import set_level
+from ottla.connect.log_levels import set_level
 from ottla.connect.offsets import safe_name
 from ottla.connect.states import AT_REST, ConnectorStatus, State, Status, TaskId
 from ottla.connect.task_context import ADMIN_TIMEOUT_MS, TaskContext

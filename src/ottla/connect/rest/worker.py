@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ottla.base.errors import KafkaError
-from ottla.connect import loggers
+from ottla.connect import log_levels
 from ottla.connect.rest.exchange import CLUSTER_SCOPE, WORKER_SCOPE, Request, Response, RestError
 
 logger = logging.getLogger(__name__)
@@ -44,14 +44,14 @@ def _health(request: Request) -> Response:
 
 def _loggers(request: Request) -> Response:
     """Return the root logger and those with a level of their own, and when each was changed."""
-    return Response(200, loggers.levels())
+    return Response(200, log_levels.levels())
 
 
 def _logger(request: Request, name: str) -> Response:
     """Return the level of one logger and the time of its last change."""
-    if not loggers.is_known(name):
+    if not log_levels.is_known(name):
         raise RestError(404, f"Logger {name} not found.")
-    return Response(200, loggers.level_of(name))
+    return Response(200, log_levels.level_of(name))
 
 
 def _put_logger(request: Request, name: str) -> Response:
@@ -59,21 +59,23 @@ def _put_logger(request: Request, name: str) -> Response:
 
     The body is `{"level": "DEBUG"}`. With `?scope=cluster` it applies to all workers of the group
     (KIP-976), and the response is 204 without a body. Otherwise it applies to the worker that
-    answers, which returns the names of the changed loggers. An unknown scope means this worker,
+    responds, which returns the names of the changed loggers. An unknown scope means this worker,
     as in Kafka.
     """
     data = request.json().get("level")
     if data is None:
         raise RestError(400, "Desired 'level' parameter was not specified in request.")
     level = str(data).upper()
-    if level not in loggers.LEVELS:
-        raise RestError(404, f"invalid log level '{data}'; use one of {', '.join(loggers.LEVELS)}.")
+    if level not in log_levels.LEVELS:
+        raise RestError(
+            404, f"invalid log level '{data}'; use one of {', '.join(log_levels.LEVELS)}."
+        )
     if request.scope == CLUSTER_SCOPE:
         request.herder.set_cluster_level(name, level)
         return Response(204)
     if request.scope != WORKER_SCOPE:
         logger.warning("unknown scope %r: setting the level of this worker only", request.scope)
-    return Response(200, loggers.set_level(name, level))
+    return Response(200, log_levels.set_level(name, level))
 
 
 ROUTES = (

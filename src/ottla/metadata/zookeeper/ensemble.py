@@ -17,6 +17,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 from typing import NamedTuple
 
+from ottla.base.child_process import end_process
 from ottla.base.errors import UserError
 from ottla.base.java import find_java
 from ottla.metadata.zookeeper.jars import find_jars
@@ -173,15 +174,8 @@ class EnsembleMember:
         self._process.send_signal(number)
 
     def _end(self, number: Signals) -> None:
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(number)
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self._process is not None:
+            end_process(self._process, number, STOP_TIMEOUT_S)
 
     def _write_files(self) -> None:
         data = self.directory / "data"

@@ -32,8 +32,8 @@ from ottla.connect.connectors.jdbc.database import (
 from ottla.connect.connectors.jdbc.parts import TablePart, split
 from ottla.connect.connectors.jdbc.spool import Spool, part_name, write_rows
 from ottla.connect.data import DataError, Schema
-from ottla.connect.failures import reason_of
 from ottla.connect.session import spark_session
+from ottla.connect.spark_errors import reason_of
 
 FETCHED_ROWS = 2_000
 """Number of rows to fetch from the database at once."""

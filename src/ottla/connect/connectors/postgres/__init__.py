@@ -1,7 +1,7 @@
 """Change data capture from PostgreSQL, compatible with Debezium's PostgresConnector.
 
 connector   connector class; its properties are in `options`, selection of tables in `tables`
-pgoutput    PostgreSQL's replication messages; `copy_text` parses the rows of a snapshot
+pgoutput    PostgreSQL's replication messages
 types       columns as schemas and values; `times`, `arrays`
 envelope    changes as records; `changes` handles the stream's transactions and positions
 link        connections; `catalog` queries the system catalogs

@@ -15,13 +15,16 @@ by all its rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ottla.connect.connectors.postgres.connection import Database, RawConnection, literal, quoted
-from ottla.connect.connectors.postgres.copy_text import split_line
 from ottla.connect.connectors.postgres.pgoutput import Relation, Row
+
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+_MEANINGS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +110,24 @@ class TableReader:
             self._is_open = False
             return None
         return split_line(line)
+
+
+def split_line(line: bytes) -> Row:
+    """Parse a row of COPY … TO STDOUT in the text format, with or without its newline.
+
+    Columns are separated by tabs, null is `\\N`, and special characters are escaped by a backslash.
+    """
+    if line.endswith(b"\n"):
+        line = line[:-1]
+    values: Row = list(line.split(b"\t"))
+    if b"\\" in line:
+        return [_unescape(each) for each in line.split(b"\t")]
+    return values
+
+
+def _unescape(value: bytes) -> bytes | None:
+    if value == b"\\N":
+        return None
+    if b"\\" not in value:
+        return value
+    return _ESCAPED.sub(lambda found: _MEANINGS.get(found[1], found[1]), value)

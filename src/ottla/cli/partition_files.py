@@ -1,8 +1,9 @@
-"""JSON files of `kafka-reassign-partitions` and `kafka-leader-election`.
+"""JSON files of `kafka-reassign-partitions`, `kafka-leader-election` and `kafka-delete-records`.
 
 {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}
 {"version": 1, "topics": [{"topic": "t"}]}
-{"partitions": [{"topic": "t", "partition": 0}]}"""
+{"partitions": [{"topic": "t", "partition": 0}]}
+{"partitions": [{"topic": "t", "partition": 0, "offset": 5}], "version": 1}"""
 
 from __future__ import annotations
 
@@ -60,6 +61,28 @@ def read_partitions(path: str) -> list[TopicPartition]:
     return found
 
 
+def read_offsets(path: str) -> dict[TopicPartition, int]:
+    content = _read(path)
+    wrong = UserError(
+        f'{path} must look like {{"partitions": [{{"topic": "t", "partition": 0, "offset": 5}}], '
+        '"version": 1}.'
+    )
+    if not isinstance(content, dict) or not isinstance(content.get("partitions"), list):
+        raise wrong
+    _check_version(content, path)
+    found: dict[TopicPartition, int] = {}
+    for each in content["partitions"]:
+        match each:
+            case {"topic": str(topic), "partition": int(partition), "offset": int(offset)}:
+                key = TopicPartition(topic, partition)
+            case _:
+                raise wrong
+        if key in found:
+            raise UserError(f"{path} lists partition {key} twice.")
+        found[key] = offset
+    return found
+
+
 def as_json(assignment: Mapping[TopicPartition, tuple[int, ...]]) -> str:
     partitions = [
         {"topic": key.topic, "partition": key.partition, "replicas": list(replicas)}
@@ -69,16 +92,24 @@ def as_json(assignment: Mapping[TopicPartition, tuple[int, ...]]) -> str:
 
 
 def _list(path: str, name: str) -> list[Any]:
+    content = _read(path)
+    found = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(found, list) or not found:
+        raise UserError(f'{path} has no "{name}" list, or the list is empty.')
+    _check_version(content, path)
+    return found
+
+
+def _read(path: str) -> Any:
     try:
         with open(path, "rb") as file:
-            content = json.load(file)
+            return json.load(file)
     except OSError as error:
         raise UserError(f"Cannot read {path}: {(error.strerror or '').lower()}.") from error
     except ValueError as error:
         raise UserError(f"{path} is not valid JSON: {error}.") from error
-    found = content.get(name) if isinstance(content, dict) else None
-    if not isinstance(found, list) or not found:
-        raise UserError(f'{path} has no "{name}" list, or the list is empty.')
+
+
+def _check_version(content: Mapping[str, Any], path: str) -> None:
     if content.get("version", 1) != 1:
         raise UserError(f"{path} has version {content['version']}. Only version 1 is supported.")
-    return found

@@ -1,4 +1,4 @@
-"""Failure messages of Spark queries, and the delay before a task restarts."""
+"""Reasons in the error texts of Spark, without stack traces."""
 
 from __future__ import annotations
 
@@ -31,8 +31,3 @@ def _until_java(text: str) -> str:
             break
         lines.append(line)
     return "\n".join(lines).strip()
-
-
-def restart_delay_ms(failures: int, first_ms: int, longest_ms: int) -> int:
-    """Return the delay after a number of consecutive failures; it doubles up to a maximum."""
-    return min(first_ms << min(max(failures - 1, 0), 30), longest_ms)
