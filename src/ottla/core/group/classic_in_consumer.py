@@ -49,6 +49,7 @@ from ottla.core.group.events import (
 from ottla.core.group.membership import left
 from ottla.core.group.migration import (
     assignment_bytes,
+    classic_metadata,
     is_downgraded_without,
     write_classic,
 )
@@ -147,16 +148,9 @@ def _find(
 def _metadata(
     known: MemberMetadata, event: JoinRequested, subscription: Subscription
 ) -> MemberMetadata:
-    return MemberMetadata(
-        instance_id=event.instance_id or known.instance_id,
-        rack_id=subscription.rack_id or known.rack_id,
-        client_id=event.client_id,
-        client_host=event.client_host,
-        topics=tuple(sorted(set(subscription.topics))),
-        pattern=None,
-        rebalance_timeout_ms=event.rebalance_timeout_ms,
-        assignor=None,
-        classic=ClassicMetadata(event.session_timeout_ms, event.protocols),
+    new = classic_metadata(event, subscription)
+    return new._replace(
+        instance_id=new.instance_id or known.instance_id, rack_id=new.rack_id or known.rack_id
     )
 
 

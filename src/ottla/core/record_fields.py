@@ -1,4 +1,4 @@
-"""Primitive types of the records in the offsets topic.
+"""Primitive types of the records in the offsets topic and the transaction topic.
 
 In keys and old values, strings have int16 lengths, bytes and arrays int32 lengths, and -1 means
 null. In flexible values, lengths are varints plus one, 0 means null, and each struct ends with its
@@ -62,7 +62,7 @@ def tagged_fields(fields: dict[int, bytes]) -> bytes:
 class RecordReader:
     """Decoder for a key, or for a value after `version` has been called.
 
-    Methods raise struct.error, IndexError or ValueError for malformed data. Loading many groups
+    Methods raise struct.error, IndexError or ValueError for malformed data. Loading a coordinator
     spends most of its time here, so the code is optimized for speed.
     """
 
@@ -137,6 +137,14 @@ class RecordReader:
 
     def array(self, element: Callable[[], T]) -> tuple[T, ...]:
         return tuple([element() for _ in range(self.array_length())])
+
+    def nullable_array(self, element: Callable[[], T]) -> tuple[T, ...] | None:
+        position = self._position
+        length = self._uvarint() - 1 if self._flexible else self.int32()
+        if length == -1:
+            return None
+        self._position = position
+        return self.array(element)
 
     def uuid(self) -> bytes:
         return self._read_bytes(UUID_SIZE)
