@@ -90,8 +90,10 @@ test: check kcat databases ## Check, then run the tests
 test-quick: check ## Check, then run the tests without clusters, Spark and databases
 	@$(PYTEST) -q -n 2 --dist loadfile tests/unit tests/wire tests/integration/client $(ARGS)
 
-codegen: $(STAMP) ## Generate the types of Kafka's messages from their schemas
+codegen: $(STAMP) ## Generate the types of Kafka's messages and of the clients' properties
 	@$(BIN)/python -m codegen.messages
+	@$(BIN)/python -m codegen.client_properties
+	@$(BIN)/ruff format --quiet src/ottla/client/properties.py src/ottla/spark/option_keywords.py
 
 COVERED ?= tests/unit tests/wire tests/model tests/integration
 

@@ -34,7 +34,11 @@ def build(app: st.App) -> None:
         within="10 minutes",
     )
     suspicious = together.filter(lambda p: p.paid_in != p.signed_in)
-    cards = suspicious.through("suspicious-payments")
+    suspicious.to("suspicious-payments")
+    cards = app.stream(
+        "suspicious-payments",
+        value=st.Json("paid_in string, signed_in string, amount double"),
+    )
     cards.process(Blocker, schema="payments int, total double").to("blocked-cards")
 
 

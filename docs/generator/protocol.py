@@ -31,10 +31,10 @@ def page() -> str:
 
 
 def served() -> list[int]:
-    from ottla.broker.handlers import api_versions
     from ottla.broker.router import HANDLERS
+    from ottla.wire.api import Api
 
-    return sorted({*HANDLERS, api_versions.API_KEY})
+    return sorted({*HANDLERS, Api.API_VERSIONS})
 
 
 def api_name(key: int) -> str:

@@ -34,8 +34,6 @@ class Page(NamedTuple):
 HIDDEN: dict[str, tuple[str, ...]] = {
     "Aggregate": ("needs_number", "type_of", "accepts"),
     "App": ("sinks",),
-    "AsyncConsumer": ("attention", "take_now"),
-    "AsyncProducer": ("abort_if_possible", "find_topic", "table_encoder"),
     "Definition": ("knows", "problems", "settings"),
     "ListStore": ("written_ms", "unexpired"),
     "MapStore": ("written_ms", "unexpired"),
@@ -67,6 +65,18 @@ guides [Producers](../producer.md) and [Consumers](../consumer.md) show how to u
                 "consumer reads and a producer writes.",
                 ("SubscriptionPattern", "RebalanceListener", "PriorityPartitioner",
                  "RoundRobinPartitioner")),
+        Chapter("Administration", "Values that `Admin` takes and returns; see "
+                "[Manage a cluster](../admin.md).",
+                ("AbortTransaction", "AlterOp", "ApiVersions", "BrokerNode",
+                 "ClusterDescription", "ConfigChange", "ConfigEntry", "ConfigResource",
+                 "ConfigSource", "ConfigSynonym", "CreatedTopic", "ElectionType",
+                 "Features", "FinalizedFeature", "GroupDescription", "GroupLag",
+                 "GroupListing", "IsolationLevel", "ListedOffset", "Listing",
+                 "LogDirDescription", "MemberDescription", "OffsetSpec",
+                 "PartitionDescription", "PartitionLag", "ProducerState", "QuotaEntity",
+                 "Reassignment", "ReplicaInfo", "ResourceType", "Results",
+                 "ScramCredential", "ScramMechanism", "TopicDescription", "TopicListing",
+                 "TransactionDescription", "TransactionListing")),
     ),
 )  # fmt: skip
 STREAMS = Page(
@@ -89,7 +99,7 @@ use operators and the functions of this page become Spark columns; all others ru
                 ("Grouped", "Aggregate", "count", "sum", "min", "max", "mean", "collect_list",
                  "collect_set")),
         Chapter("Grouped tables", "The result of `Table.group_by`.", ("GroupedTable",),
-                "ottla.streams.grouped_table"),
+                "ottla.streams.dsl"),
         Chapter("Windows", "Windows are in event time. `grace` is how late a record may be: a "
                 "window accepts records until stream time has passed its end by that much. Stream "
                 "time is the greatest timestamp seen, and advances between micro-batches.",

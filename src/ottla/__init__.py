@@ -4,7 +4,16 @@ __version__ = "0.2.0.dev0"
 
 _PUBLIC = {
     "ottla.base.types": ("TopicPartition",),
-    "ottla.client.admin": ("Admin", "AsyncAdmin", "NewTopic"),
+    "ottla.client.admin": (
+        "AbortTransaction", "Admin", "AlterOp", "ApiVersions", "AsyncAdmin", "BrokerNode",
+        "ClusterDescription", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource",
+        "ConfigSynonym", "CreatedTopic", "ElectionType", "Features", "FinalizedFeature",
+        "GroupDescription", "GroupLag", "GroupListing", "IsolationLevel", "ListedOffset",
+        "Listing", "LogDirDescription", "MemberDescription", "NewTopic", "OffsetSpec",
+        "PartitionDescription", "PartitionLag", "ProducerState", "QuotaEntity", "Reassignment",
+        "ReplicaInfo", "ResourceType", "Results", "ScramCredential", "ScramMechanism",
+        "TopicDescription", "TopicListing", "TransactionDescription", "TransactionListing",
+    ),
     "ottla.client.consumer.async_consumer": ("AsyncConsumer",),
     "ottla.client.consumer.consumer": ("Consumer",),
     "ottla.client.consumer.read_table": ("read_batches", "read_table"),

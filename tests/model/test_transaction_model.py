@@ -93,8 +93,8 @@ class TransactionMachine(RuleBasedStateMachine):
         return TransactionShard(limits, self)
 
     # The completion callbacks of a request for markers.
-    def reply(self, body: dict[str, Any]) -> None:
-        self.rounds.append(body["markers"])
+    def reply(self, body: WriteMarkers) -> None:
+        self.rounds.append(body)
 
     def fail(self, error: KafkaError) -> None:
         raise AssertionError(error)

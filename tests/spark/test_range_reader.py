@@ -62,7 +62,7 @@ def test_a_read_that_gets_nothing_fails_in_its_time(make_topic: Callable[..., To
     assert 0.3 < time.monotonic() - start < 30
 
 
-def test_the_planner_asks_as_often_as_it_is_reported(
+def test_the_planner_retries_as_often_as_configured(
     make_topic: Callable[..., Topic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = make_topic(1)

@@ -19,7 +19,7 @@ import ottla.streams as st
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.client.admin import OffsetSpec
 from ottla.spark.sink import TopicStreamWriter
-from ottla.streams.failures import QueryFailed
+from ottla.streams.query_failures import QueryFailed
 from ottla.streams.run import start
 from ottla.streams.running import Running
 from ottla.testing.broker_thread import BrokerThread

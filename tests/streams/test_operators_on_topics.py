@@ -142,7 +142,7 @@ def test_a_stream_is_a_dataframe_of_sparks_for_queries_of_ones_own(around: Surro
     around.create("df-orders")
     around.send("df-orders", ("a", {"item": "tea", "amount": 1.5}, 1), ("b", {"item": "jam"}, 2))
     orders = around.app("df").stream("df-orders", value=ORDER).filter(lambda o: o.amount > 1)
-    rows = orders.df.selectExpr("key", "value.amount * 2 as twice")
+    rows = orders.to_df().selectExpr("key", "value.amount * 2 as twice")
     query = rows.writeStream.format("memory").queryName("twice").start()
     try:
         query.processAllAvailable()

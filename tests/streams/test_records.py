@@ -55,7 +55,7 @@ def test_peek_sees_all_records_and_changes_none(drive: Drive, tmp_path: Path) ->
 
     app = st.App("peeks")
     orders = app.stream("orders", value=ORDER).peek(note).repartition(2)
-    orders.transform(lambda df: df.where("value.n > 1")).to("out")
+    orders.transform_df(lambda df: df.where("value.n > 1")).to("out")
     driver = drive(app)
     for n in (1, 2, 3):
         driver.send("orders", {"item": "tea", "n": n}, key="k")
@@ -65,10 +65,10 @@ def test_peek_sees_all_records_and_changes_none(drive: Drive, tmp_path: Path) ->
 
 def test_a_function_over_dataframes_must_return_rows(drive: Drive) -> None:
     app = st.App("frames")
-    app.stream("orders", value=ORDER).transform(lambda df: df.select("key")).to("out")
+    app.stream("orders", value=ORDER).transform_df(lambda df: df.select("key")).to("out")
     driver = drive(app)
     driver.send("orders", {"item": "tea", "n": 1})
-    with pytest.raises(UserError, match=r"transform: .* value, timestamp is missing"):
+    with pytest.raises(UserError, match=r"transform_df: .* value, timestamp is missing"):
         driver.read("out")
 
 
@@ -144,13 +144,14 @@ def test_records_for_which_a_function_raises_go_to_a_topic_with_the_reason(drive
     ]
 
 
-def test_plain_values_and_keys_go_through_topics_as_they_are(drive: Drive) -> None:
+def test_plain_values_and_keys_are_written_and_read_as_json(drive: Drive) -> None:
     app = st.App("plain-through")
     texts = app.stream("texts", value=st.String)
     numbers = texts.map(
         lambda key, text: (int(text), float(text) / 2), key_schema="int", schema="double"
     )
-    halves = numbers.through("halves")
+    numbers.to("halves")
+    halves = app.stream("halves", key=st.Json("int"), value=st.Json("double"))
     halves.filter(lambda key, half: (key > 2) & (half < 4)).to("out")
     driver = drive(app)
     for text in ("2", "7", "9"):

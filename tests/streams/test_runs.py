@@ -23,7 +23,7 @@ import ottla.streams as st
 from ottla import Admin
 from ottla.base.errors import UserError
 from ottla.cli.kafka_streams_application_reset import kafka_streams_application_reset
-from ottla.streams.failures import QueryFailed
+from ottla.streams.query_failures import QueryFailed
 from ottla.streams.run import start
 from ottla.streams.running import Running
 from ottla.streams.store import Stores
@@ -191,7 +191,8 @@ def test_a_reset_passes_over_what_was_written_between_two_queries(shop: Shop) ->
 
     def app() -> st.App:
         made = shop.app("line")
-        words = made.stream("line-in", value=st.String).through("line-between")
+        made.stream("line-in", value=st.String).to("line-between")
+        words = made.stream("line-between", value=st.String)
         words.group_by(lambda word: word).count().to("line-out")
         return made
 

@@ -45,7 +45,8 @@ def test_tables_join_by_key_and_what_is_deleted_is_deleted(drive: Drive) -> None
 def test_an_aggregated_table_joins_another_behind_a_topic(drive: Drive) -> None:
     app = st.App("behind")
     words = app.stream("words", value=st.String)
-    counts = words.group_by(lambda word: word).count().through("counts")
+    words.group_by(lambda word: word).count().to("counts")
+    counts = app.table("counts", value=st.Json("count bigint"))
     meanings = app.table("meanings", value=st.Json("text string"))
     counts.join(meanings).to("out")
     driver = drive(app)

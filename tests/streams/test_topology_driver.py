@@ -52,7 +52,8 @@ def test_a_query_behind_another_takes_what_that_one_made_with_the_rest(drive: Dr
     app = st.App("behind-another")
     meanings = app.table("meanings", value=st.Json("text string"))
     words = app.stream("words", value=st.String)
-    counts = words.group_by(lambda word: word).count().through("counts")
+    words.group_by(lambda word: word).count().to("counts")
+    counts = app.table("counts", value=st.Json("count bigint"))
     counts.join(meanings, how="outer").to("out")
     driver = drive(app)
     driver.send("words", "tea")
@@ -63,7 +64,8 @@ def test_a_query_behind_another_takes_what_that_one_made_with_the_rest(drive: Dr
 
 def test_a_failure_before_a_query_that_waits_is_told_as_it_is(drive: Drive) -> None:
     app = st.App("failing")
-    numbers = app.stream("texts", value=st.String).map_values(int, schema="int").through("numbers")
+    app.stream("texts", value=st.String).map_values(int, schema="int").to("numbers")
+    numbers = app.stream("numbers", value=st.Json("int"))
     numbers.filter(lambda n: n > 0).to("out")
     driver = drive(app)
     driver.send("texts", "seven")

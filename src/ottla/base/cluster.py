@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
 NO_LEADER = -1
@@ -16,6 +17,13 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 METADATA_TOPIC = "__cluster_metadata"
 """Name of Apache Kafka's metadata log. Clients cannot create or delete a topic of this name."""
+
+
+class ElectionType(IntEnum):
+    """Kind of a leader election that an administrator requests, with Kafka's codes."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
 
 
 class PartitionState(NamedTuple):

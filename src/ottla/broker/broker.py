@@ -34,10 +34,9 @@ from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
 from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
 from ottla.broker.controller import Controller
 from ottla.broker.data_lock import DataLock, Lock
-from ottla.broker.features import FEATURES
+from ottla.broker.features import FEATURES, Features
 from ottla.broker.flusher import Flusher
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
-from ottla.broker.handlers.api_versions import Features
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.listening import BindListener, bind_listener
 from ottla.broker.log_limit import LogLimiter
@@ -104,7 +103,7 @@ class Broker:
         self.topics_needing_records: set[str] = set()
         """Topics whose batches are decoded and checked before they are appended
         (core/produce.py)."""
-        self.fetch_sessions = FetchSessionCache(
+        self.fetch_sessions: FetchSessionCache[Partition] = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, random.randrange(1, 2**31)
         )
         self._static_config = config
@@ -167,7 +166,8 @@ class Broker:
         undo.push_async_callback(self.controller.close, SHUTDOWN_WRITE_TIMEOUT_S)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         known = None if owner is None else owner.cluster_id
-        self.cluster_id = await ensure_cluster_id(self, known)
+        zookeeper = self.config.zookeeper_connect if self.cluster is not None else None
+        self.cluster_id = await ensure_cluster_id(self, known, zookeeper=zookeeper)
         for directory in self.logs.directories:
             directory.claim(self.cluster_id, self.node_id)
         delta = await self._follower.load()

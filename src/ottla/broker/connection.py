@@ -59,7 +59,6 @@ HIGH_WATER_BYTES = 16 * 1024
 """Unsent bytes, not counting the kernel's buffer, above which no further request is served."""
 LOW_WATER_BYTES = 0
 
-PRODUCE = 0
 T = TypeVar("T")
 
 YIELDING = 1
@@ -346,11 +345,12 @@ class Connection(asyncio.BufferedProtocol):
         request = decode(context, frame, position)
         response = route.handle(server.broker, context, request)
         if type(response) is dict:
-            if context.api_key == PRODUCE and server.produce_fast_path is not None:
+            body: Any = response
+            if route.has_fast_path and server.produce_fast_path is not None:
                 if fast_path is None:
                     fast_path = self._produce_fast_path = server.produce_fast_path()
-                fast_path.learn(frame, context, request, response)
-            self._send_response(context, response, ready)
+                fast_path.learn(frame, context, request, body)
+            self._send_response(context, body, ready)
         elif response is not None:
             self._await_response(context, response)
 

@@ -8,9 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 Body: TypeAlias = dict[str, Any]
+"""A response of any API, as the router and the connection see it. Handlers use the types in
+`ottla.wire.messages`."""
 
-Response: TypeAlias = Body | asyncio.Future[Body | None] | Coroutine[Any, Any, Body | None] | None
-"""Return type of a handler.
+BodyT = TypeVar("BodyT")
+
+Response: TypeAlias = (
+    BodyT | asyncio.Future[BodyT | None] | Coroutine[Any, Any, BodyT | None] | None
+)
+"""Return type of a handler, for the type of its response.
 
     dict        the response
     None        no response is sent (acks=0)
@@ -29,7 +35,7 @@ until it is done. A plain function that returns a coroutine must copy what the c
 
 PortsT = TypeVar("PortsT")
 
-Handler: TypeAlias = Callable[[PortsT, "RequestContext", Any], Response]
+Handler: TypeAlias = Callable[[PortsT, "RequestContext", Any], Response[Any]]
 """(parts of the broker, context, decoded request) -> response."""
 
 

@@ -22,7 +22,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from ottla.base.cluster import ClusterView, TopicImage
+from ottla.base.cluster import ClusterView, ElectionType, TopicImage
+from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import Check, Create, Op, Replace, TxnConflict
 from ottla.base.types import TopicPartition, new_uuid
@@ -31,7 +32,6 @@ from ottla.core.controller.alter_configs import (
     ConfigDecision,
     ConfigRequest,
     Configs,
-    ResourceType,
     canonical_broker_name,
     decide_alter_configs,
 )
@@ -53,7 +53,6 @@ from ottla.core.controller.delete_topics import (
 )
 from ottla.core.controller.elect_leaders import (
     ElectionDecision,
-    ElectionType,
     decide_elections,
 )
 from ottla.core.controller.elections import Brokers

@@ -164,7 +164,7 @@ class CoordinatorRuntime:
         index: int,
         producer: ProducerIdAndEpoch,
         coordinator_epoch: int,
-        token: Token,
+        token: Token[None],
         *,
         commit: bool,
     ) -> None:
@@ -292,7 +292,12 @@ class ShardRunner:
     # ------------------------------------------------------------------------------ transactions
 
     def end_transaction(
-        self, producer: ProducerIdAndEpoch, coordinator_epoch: int, token: Token, *, commit: bool
+        self,
+        producer: ProducerIdAndEpoch,
+        coordinator_epoch: int,
+        token: Token[None],
+        *,
+        commit: bool,
     ) -> None:
         """Write the marker that ends a transaction in this partition, and apply it. The token gets
         an empty body once the marker is committed, or the error."""
@@ -308,7 +313,7 @@ class ShardRunner:
             token.fail(error)
             return
         self.shard.end_transaction(producer.id, commit=commit)
-        self._send_when_committed([SendResponse(token, {})])
+        self._send_when_committed([SendResponse(token, None)])
 
     # ---------------------------------------------------------------------------------- writing
 

@@ -11,12 +11,15 @@ response says."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.broker.context import Body
 from ottla.broker.partition import Partition
 from ottla.wire.records.errors import BatchError
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.produce import PartitionProduceResponseDict, ProduceResponseDict
 
 NO_OFFSET = -1
 PRODUCER_STATE_ERRORS = frozenset({
@@ -28,66 +31,74 @@ PRODUCER_STATE_ERRORS = frozenset({
 """Errors that only the current leader can report with certainty."""
 
 
-@dataclass(slots=True)
-class DelayedProduce:
-    """The parts of one produce response that are not final yet."""
+Appended: TypeAlias = "tuple[Partition, int, PartitionProduceResponseDict]"
+"""A partition, the offset after the appended batch, and its partition response."""
 
-    appended: list[tuple[Partition, int, Body]] = field(default_factory=list)
-    """(partition, offset after the appended batch, its partition response)."""
-    rejected: list[tuple[asyncio.Future[None], Body]] = field(default_factory=list)
-    """(future that completes when leadership is proved, the partition response)."""
+Rejected: TypeAlias = "tuple[asyncio.Future[None], PartitionProduceResponseDict]"
+"""A future that completes when leadership is proved, and the partition response."""
 
-    def __bool__(self) -> bool:
-        return bool(self.appended or self.rejected)
 
-    def response_future(self, response: Body, timeout_ms: int) -> asyncio.Future[Body | None]:
-        """Return a future of the response, completed when every part is final or on timeout."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Body | None] = loop.create_future()
-        waiting = {id(body): body for _, _, body in self.appended}
-        waiting |= {id(body): body for _, body in self.rejected}
+def delayed_response(
+    response: ProduceResponseDict,
+    appended: Sequence[Appended],
+    rejected: Sequence[Rejected],
+    timeout_ms: int,
+) -> asyncio.Future[ProduceResponseDict | None]:
+    """Return a future of the response, completed when every part is final or on timeout.
 
-        def on_part_done(body: Body, error: KafkaError | None) -> None:
-            if waiting.pop(id(body), None) is None:
-                return
-            if error is not None:
-                _set_error(body, error)
-            if not waiting and not future.done():
-                timer.cancel()
-                future.set_result(response)
+    Args:
+        response: The response, which contains the partition responses that are not final yet.
+        appended: The batches that wait for replication.
+        rejected: The refusals that wait for a proof of leadership.
+        timeout_ms: The request's timeout.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[ProduceResponseDict | None] = loop.create_future()
+    bodies = [body for _, _, body in appended] + [body for _, body in rejected]
+    waiting = dict(enumerate(bodies))
 
-        def on_timeout() -> None:
-            for body in waiting.values():
-                _set_error(body, _timeout_error(body))
-            waiting.clear()
-            if not future.done():
-                future.set_result(response)
+    def on_part_done(number: int, error: KafkaError | None) -> None:
+        body = waiting.pop(number, None)
+        if body is None:
+            return
+        if error is not None:
+            _set_error(body, error)
+        if not waiting and not future.done():
+            timer.cancel()
+            future.set_result(response)
 
-        timer = loop.call_later(max(timeout_ms, 0) / 1000, on_timeout)
-        for partition, offset, body in self.appended:
-            partition.wait_for_high_watermark(offset).add_done_callback(
-                lambda done, partition=partition, body=body: on_part_done(  # type: ignore[misc]
-                    body, _error_of(done) or _not_enough_replicas(partition)
-                )
+    def on_timeout() -> None:
+        for body in waiting.values():
+            _set_error(body, _timeout_error(body))
+        waiting.clear()
+        if not future.done():
+            future.set_result(response)
+
+    timer = loop.call_later(max(timeout_ms, 0) / 1000, on_timeout)
+    for number, (partition, offset, _) in enumerate(appended):
+        partition.wait_for_high_watermark(offset).add_done_callback(
+            lambda done, partition=partition, number=number: on_part_done(  # type: ignore[misc]
+                number, _error_of(done) or _not_enough_replicas(partition)
             )
-        for proof, body in self.rejected:
-            proof.add_done_callback(lambda done, body=body: on_part_done(body, _error_of(done)))  # type: ignore[misc]
-        return future
+        )
+    for number, (proof, _) in enumerate(rejected, len(appended)):
+        proof.add_done_callback(
+            lambda done, number=number: on_part_done(number, _error_of(done))  # type: ignore[misc]
+        )
+    return future
 
 
-def error_response(index: int, error: KafkaError) -> Body:
+def error_response(index: int, error: KafkaError) -> PartitionProduceResponseDict:
     """Return the partition response for a batch that was refused."""
-    body: Body = {"index": index}
+    body: PartitionProduceResponseDict = {"index": index}
     _set_error(body, error)
     return body
 
 
-def _set_error(body: Body, error: KafkaError) -> None:
-    body |= {
-        "error_code": error.code,
-        "base_offset": NO_OFFSET,
-        "error_message": error.message,
-    }
+def _set_error(body: PartitionProduceResponseDict, error: KafkaError) -> None:
+    body["error_code"] = error.code
+    body["base_offset"] = NO_OFFSET
+    body["error_message"] = error.message
     if isinstance(error, BatchError) and error.record_errors:
         body["record_errors"] = [
             {"batch_index": position, "batch_index_error_message": message}
@@ -109,7 +120,7 @@ def _not_enough_replicas(partition: Partition) -> KafkaError | None:
     )
 
 
-def _timeout_error(body: Body) -> KafkaError:
+def _timeout_error(body: PartitionProduceResponseDict) -> KafkaError:
     if body.get("error_code"):
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker may be the leader now")
     return KafkaError(

@@ -6,6 +6,7 @@ metadata image changes (`ClusterImage.views`)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ottla.base.config.describe import (
     ConfigEntry,
@@ -13,8 +14,10 @@ from ottla.base.config.describe import (
     describe_broker_default,
     describe_topic,
 )
-from ottla.broker.context import Body
 from ottla.broker.topic_views import TopicPorts
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.create_topics import CreatableTopicConfigsDict
 
 
 def topic_entries(broker: TopicPorts, overrides: Mapping[str, str]) -> list[ConfigEntry]:
@@ -27,10 +30,12 @@ def topic_entries(broker: TopicPorts, overrides: Mapping[str, str]) -> list[Conf
     return entries
 
 
-def created_topic_configs(broker: TopicPorts, overrides: Mapping[str, str]) -> list[Body]:
+def created_topic_configs(
+    broker: TopicPorts, overrides: Mapping[str, str]
+) -> list[CreatableTopicConfigsDict]:
     """Return a new topic's configs as CreateTopics reports them."""
     key = ("created topic configs", frozenset(overrides.items()))
-    configs: list[Body] | None = broker.image.views.get(key)
+    configs: list[CreatableTopicConfigsDict] | None = broker.image.views.get(key)
     if configs is None:
         configs = [
             {

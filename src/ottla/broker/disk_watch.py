@@ -18,6 +18,7 @@ from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
 from ottla.storage.log import Log
 from ottla.storage.log_dirs import LogDirectory
+from ottla.storage.log_state import LogState
 from ottla.storage.write_failure import WriteFailure, describe_write_error, probe
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class DiskWatch:
 
     # -------------------------------------------------------------------------------- failures
 
-    def append_failed(self, log: Log, error: OSError, needed_bytes: int) -> None:
+    def append_failed(self, log: LogState, error: OSError, needed_bytes: int) -> None:
         """Record that an append to a log failed."""
         failure = self.write_failed(log.data_directory, error, needed_bytes)
         if failure is not None:

@@ -6,7 +6,19 @@ a transaction when it is first written to (KIP-890)."""
 
 from __future__ import annotations
 
-from ottla.broker.handlers.api_versions import Features
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Features(NamedTuple):
+    """Supported features and their finalized levels."""
+
+    supported: Mapping[str, tuple[int, int]]
+    """Name -> lowest and highest level."""
+    finalized: Mapping[str, int]
+    epoch: int
+    """Epoch of the finalized features; -1 if none has been finalized."""
+
 
 FEATURES = Features(
     supported={"group.version": (0, 1), "transaction.version": (0, 2)},

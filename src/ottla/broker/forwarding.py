@@ -23,14 +23,22 @@ from ottla.broker.peers import Peers, is_peer
 from ottla.broker.ports import Metadata, PeerEndpoints
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
 from ottla.net.errors import ClientError
+from ottla.wire.api import Api
 from ottla.wire.compile import Message
 
 logger = logging.getLogger(__name__)
 
-FORWARDED = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
-"""CreateTopics, DeleteTopics, AlterConfigs, CreatePartitions, ElectLeaders,
-IncrementalAlterConfigs, AlterPartitionReassignments, ListPartitionReassignments."""
-CREATE_TOPICS = 19
+FORWARDED = frozenset({
+    Api.CREATE_TOPICS,
+    Api.DELETE_TOPICS,
+    Api.ALTER_CONFIGS,
+    Api.CREATE_PARTITIONS,
+    Api.ELECT_LEADERS,
+    Api.INCREMENTAL_ALTER_CONFIGS,
+    Api.ALTER_PARTITION_REASSIGNMENTS,
+    Api.LIST_PARTITION_REASSIGNMENTS,
+})  # fmt: skip
+"""APIs that only the controller serves."""
 CREATE_TOPICS_VERSION = 7
 CREATION_TIMEOUT_MS = 10_000
 RESPONSE_TIMEOUT_S = 40.0
@@ -80,7 +88,7 @@ class Forwarding:
             for topic in requested
         ]
         body = {"topics": topics, "timeout_ms": CREATION_TIMEOUT_MS, "validate_only": False}
-        response = await self.forward(CREATE_TOPICS, CREATE_TOPICS_VERSION, body)
+        response = await self.forward(Api.CREATE_TOPICS, CREATE_TOPICS_VERSION, body)
         return [
             TopicDecision(topic["name"], error=_error(topic["error_code"], topic["error_message"]))
             for topic in response["topics"]
@@ -108,14 +116,14 @@ class ForwardingBroker(Protocol):
 
 
 BrokerT = TypeVar("BrokerT", bound=ForwardingBroker)
-LocalHandler: TypeAlias = Callable[[RequestContext, Any], Response]
+LocalHandler: TypeAlias = Callable[[RequestContext, Any], Response[Any]]
 """A handler with its broker."""
 
 
 def forwarding(handle: Handler[BrokerT]) -> Handler[BrokerT]:
     """Wrap a handler so that a broker which is not the controller forwards the request."""
 
-    def handle_or_forward(broker: BrokerT, context: RequestContext, request: Any) -> Response:
+    def handle_or_forward(broker: BrokerT, context: RequestContext, request: Any) -> Response[Any]:
         cluster = broker.cluster
         if cluster is None or is_peer(context.client_id):
             return handle(broker, context, request)

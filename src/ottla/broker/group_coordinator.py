@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.cluster import TopicImage
 from ottla.base.config.broker import BrokerConfig
@@ -29,6 +29,9 @@ from ottla.core.coordinator import Event, ProducerIdAndEpoch, Token
 from ottla.core.group.events import GroupEvent, ListRequested, RetentionChecked, TopicDeleted
 from ottla.core.group.settings import GroupSettings
 from ottla.core.group.shard import GroupShard
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.list_groups import ListGroupsResponseDict
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +127,7 @@ class GroupCoordinator:
         index: int,
         producer: ProducerIdAndEpoch,
         coordinator_epoch: int,
-        token: Token,
+        token: Token[None],
         *,
         commit: bool,
     ) -> None:
@@ -136,7 +139,10 @@ class GroupCoordinator:
         self.runtime.end_transaction(index, producer, coordinator_epoch, token, commit=commit)
 
     def list_groups(
-        self, states: frozenset[str], types: frozenset[str], new_token: Callable[[], Token]
+        self,
+        states: frozenset[str],
+        types: frozenset[str],
+        new_token: Callable[[], Token[ListGroupsResponseDict]],
     ) -> None:
         """Ask every shard for its groups; each replies to a token of its own. A shard that is
         loading replies with an error."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from ottla.base.config.alter import AlterOp
+from ottla.base.config.resource import AlterOp
 from ottla.base.errors import ErrorCode, KafkaError
 
 ROOT = "root"

@@ -15,15 +15,23 @@ left to the ordinary path, as if the fast path did not exist."""
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.base.errors import KafkaError
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Flushing, HostedPartitions, TimeSource
 from ottla.core.produce import prepare
 from ottla.wire.compile import MALFORMED, decode_uvarint
 from ottla.wire.fast_messages import SUCCESS_FIELDS, produce_response_frame
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.produce import (
+        PartitionProduceData,
+        ProduceRequest,
+        ProduceResponseDict,
+        TopicProduceData,
+    )
 
 MAX_SHAPES = 256
 """Maximum number of partitions remembered per connection."""
@@ -119,7 +127,13 @@ class ProduceFastPath:
             shape.after,
         )
 
-    def learn(self, frame: memoryview, context: RequestContext, request: Any, body: Body) -> None:
+    def learn(
+        self,
+        frame: memoryview,
+        context: RequestContext,
+        request: ProduceRequest,
+        body: ProduceResponseDict,
+    ) -> None:
         """Remember the shape of a request that the ordinary path answered with `body`."""
         broker = self._broker
         if self._partitions_version is not broker.partitions_version:
@@ -130,9 +144,9 @@ class ProduceFastPath:
             return
         if request.transactional_id is not None:
             return
-        topic, data = found
+        topic, data, records = found
         partition = broker.partitions.get((topic.name, data.index))
-        length = _known_length(frame, len(data.records), version)
+        length = _known_length(frame, len(records), version)
         if partition is None or length is None or not _responds_at_once(partition, request.acks):
             return
         if len(self._shapes) >= MAX_SHAPES or len(self._lengths) >= MAX_LENGTHS:
@@ -159,15 +173,18 @@ def _responds_at_once(partition: Partition, acks: int) -> bool:
     )
 
 
-def _single_success(request: Any, body: Body) -> tuple[Any, Any] | None:
-    """Return (topic, partition data) of a successful request for exactly one partition."""
+def _single_success(
+    request: ProduceRequest, body: ProduceResponseDict
+) -> tuple[TopicProduceData, PartitionProduceData, memoryview] | None:
+    """Return topic, partition and records of a successful request for exactly one partition."""
     topics = request.topic_data
     if len(topics) != 1 or len(topics[0].partition_data) != 1:
         return None
     response = body["responses"][0]["partition_responses"][0]
     if len(response) != SUCCESS_FIELDS or "error_code" in response:
         return None
-    return topics[0], topics[0].partition_data[0]
+    data = topics[0].partition_data[0]
+    return None if data.records is None else (topics[0], data, data.records)
 
 
 def _records(frame: memoryview, position: int, version: int) -> memoryview | None:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.base.cluster import BrokerRegistration, Endpoint, TopicImage
+from ottla.base.errors import UserError
 from ottla.base.metadata import Check, Create, Delete, Node, Op, Replace, TxnConflict
 from ottla.base.types import ZERO_UUID, format_uuid, new_uuid
 from ottla.broker.controller import Controller, ControllerPorts
@@ -46,25 +47,41 @@ class FoundTopic(NamedTuple):
     """Initial leader epoch of each partition; empty for all 0."""
 
 
-async def ensure_cluster_id(broker: ControllerPorts, known: str | None = None) -> str:
+async def ensure_cluster_id(
+    broker: ControllerPorts, known: str | None = None, *, zookeeper: str | None = None
+) -> str:
     """Return the cluster ID, and create it at the first start.
+
+    A standalone broker whose metadata is missing adopts its directories under the ID that they
+    have. A broker of a cluster does not: it would keep all its partitions as strays, because
+    ZooKeeper knows none of their topics.
 
     Args:
         broker: The broker that starts.
-        known: ID to use for a new cluster, from meta.properties; None for a random one.
+        known: ID in meta.properties of the data directories; None if they are new.
+        zookeeper: Address of ZooKeeper; None for a standalone broker.
+
+    Raises:
+        UserError: The directories belong to a cluster, but ZooKeeper knows no cluster.
     """
     nodes, _ = await broker.store.load(tree.CLUSTER)
     node = nodes.get(tree.CLUSTER)
     if node is not None:
         existing: str = tree.decode(node)["cluster_id"]
         return existing
+    if known is not None and zookeeper is not None:
+        raise UserError(
+            f"The data directories belong to cluster {known}, but ZooKeeper at {zookeeper} knows "
+            "no cluster. Correct zookeeper.connect, or restore ZooKeeper from a backup; to join a "
+            "new cluster without this data, use other directories or remove meta.properties."
+        )
     cluster_id = known or format_uuid(new_uuid())
     value = tree.encode({"cluster_id": cluster_id})
     try:
         await broker.store.txn([], [Create(tree.CLUSTER, value)])
     except TxnConflict:  # another broker of a new cluster has created it first
         await asyncio.sleep(CLUSTER_ID_RETRY_S)
-        return await ensure_cluster_id(broker, known)
+        return await ensure_cluster_id(broker, known, zookeeper=zookeeper)
     return cluster_id
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.ports import Piece
 from ottla.broker.cluster import Cluster
 from ottla.broker.context import Body, ClientConnection, Handler, RequestContext
 from ottla.broker.controller import Controller
+from ottla.broker.features import Features
 from ottla.broker.forwarding import FORWARDED, forwarding
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.handlers import (
@@ -21,7 +22,6 @@ from ottla.broker.handlers import (
     add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
-    api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_partitions,
@@ -60,8 +60,9 @@ from ottla.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from ottla.broker.handlers.api_versions import ApiVersions, Features
+from ottla.broker.handlers.api_versions import ApiVersions
 from ottla.broker.logs import Logs
+from ottla.broker.partition import Partition
 from ottla.broker.ports import (
     Configuration,
     Flushing,
@@ -80,6 +81,10 @@ from ottla.broker.replication import Replication
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.wire import codec, schema
+from ottla.wire.api import Api
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.api_versions import ApiVersionsResponseDict
 
 
 class HandlerPorts(
@@ -111,7 +116,7 @@ class HandlerPorts(
     def controller(self) -> Controller: ...
 
     @property
-    def fetch_sessions(self) -> FetchSessionCache: ...
+    def fetch_sessions(self) -> FetchSessionCache[Partition]: ...
 
     @property
     def group_coordinator(self) -> GroupCoordinator: ...
@@ -139,57 +144,60 @@ class HandlerPorts(
     def features(self) -> Features: ...
 
 
-HANDLERS: dict[int, Handler[HandlerPorts]] = {
-    0: produce.handle,
-    1: fetch.handle,
-    2: list_offsets.handle,
-    3: metadata.handle,
-    8: offset_commit.handle,
-    9: offset_fetch.handle,
-    10: find_coordinator.handle,
-    11: join_group.handle,
-    12: heartbeat.handle,
-    13: leave_group.handle,
-    14: sync_group.handle,
-    15: describe_groups.handle,
-    16: list_groups.handle,
-    19: create_topics.handle,
-    20: delete_topics.handle,
-    21: delete_records.handle,
-    22: init_producer_id.handle,
-    23: offset_for_leader_epoch.handle,
-    24: add_partitions_to_txn.handle,
-    25: add_offsets_to_txn.handle,
-    26: end_txn.handle,
-    27: write_txn_markers.handle,
-    28: txn_offset_commit.handle,
-    32: describe_configs.handle,
-    33: alter_configs.handle,
-    35: describe_log_dirs.handle,
-    37: create_partitions.handle,
-    42: delete_groups.handle,
-    43: elect_leaders.handle,
-    44: incremental_alter_configs.handle,
-    45: alter_partition_reassignments.handle,
-    46: list_partition_reassignments.handle,
-    47: offset_delete.handle,
-    60: describe_cluster.handle,
-    61: describe_producers.handle,
-    65: describe_transactions.handle,
-    66: list_transactions.handle,
-    68: consumer_group_heartbeat.handle,
-    69: consumer_group_describe.handle,
-    74: list_config_resources.handle,
-    75: describe_topic_partitions.handle,
+HANDLERS: dict[Api, Handler[HandlerPorts]] = {
+    Api.PRODUCE: produce.handle,
+    Api.FETCH: fetch.handle,
+    Api.LIST_OFFSETS: list_offsets.handle,
+    Api.METADATA: metadata.handle,
+    Api.OFFSET_COMMIT: offset_commit.handle,
+    Api.OFFSET_FETCH: offset_fetch.handle,
+    Api.FIND_COORDINATOR: find_coordinator.handle,
+    Api.JOIN_GROUP: join_group.handle,
+    Api.HEARTBEAT: heartbeat.handle,
+    Api.LEAVE_GROUP: leave_group.handle,
+    Api.SYNC_GROUP: sync_group.handle,
+    Api.DESCRIBE_GROUPS: describe_groups.handle,
+    Api.LIST_GROUPS: list_groups.handle,
+    Api.CREATE_TOPICS: create_topics.handle,
+    Api.DELETE_TOPICS: delete_topics.handle,
+    Api.DELETE_RECORDS: delete_records.handle,
+    Api.INIT_PRODUCER_ID: init_producer_id.handle,
+    Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.handle,
+    Api.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn.handle,
+    Api.ADD_OFFSETS_TO_TXN: add_offsets_to_txn.handle,
+    Api.END_TXN: end_txn.handle,
+    Api.WRITE_TXN_MARKERS: write_txn_markers.handle,
+    Api.TXN_OFFSET_COMMIT: txn_offset_commit.handle,
+    Api.DESCRIBE_CONFIGS: describe_configs.handle,
+    Api.ALTER_CONFIGS: alter_configs.handle,
+    Api.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
+    Api.CREATE_PARTITIONS: create_partitions.handle,
+    Api.DELETE_GROUPS: delete_groups.handle,
+    Api.ELECT_LEADERS: elect_leaders.handle,
+    Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
+    Api.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments.handle,
+    Api.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments.handle,
+    Api.OFFSET_DELETE: offset_delete.handle,
+    Api.DESCRIBE_CLUSTER: describe_cluster.handle,
+    Api.DESCRIBE_PRODUCERS: describe_producers.handle,
+    Api.DESCRIBE_TRANSACTIONS: describe_transactions.handle,
+    Api.LIST_TRANSACTIONS: list_transactions.handle,
+    Api.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.handle,
+    Api.CONSUMER_GROUP_DESCRIBE: consumer_group_describe.handle,
+    Api.LIST_CONFIG_RESOURCES: list_config_resources.handle,
+    Api.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
 }
-"""API key -> handler, in the order of the keys. ApiVersions is not listed: each router creates its
-own, because its response describes the table."""
+"""API -> handler, in the order of the keys. ApiVersions is not listed: each router creates its own,
+because its response describes the table.
 
-ADVERTISED_FROM_ZERO = frozenset({0})
-"""Produce; handlers/api_versions.py says why."""
+This table is the only place where the types of requests and responses are lost: the key decides at
+run time which types a handler gets and returns. Each handler names them (`ottla.wire.messages`)."""
 
-EXCLUSIVE_APIS = frozenset({1})
-"""Fetch. A connection serves one at a time, because responses can be large; and a fetch changes
+ADVERTISED_FROM_ZERO = frozenset({Api.PRODUCE})
+"""handlers/api_versions.py says why."""
+
+EXCLUSIVE_APIS = frozenset({Api.FETCH})
+"""A connection serves one at a time, because responses can be large; and a fetch changes
 nothing, so it is dropped when its connection is lost."""
 
 
@@ -198,31 +206,33 @@ class RequestRejected(Exception):
 
 
 class Route:
-    """The handler of one API key and how to call it."""
+    """The handler of one API and how to call it."""
 
-    __slots__ = ("is_exclusive", "api_key", "handle", "is_coroutine", "versions")
+    __slots__ = ("api", "handle", "has_fast_path", "is_coroutine", "is_exclusive", "versions")
 
-    def __init__(self, api_key: int, handle: Handler[HandlerPorts]) -> None:
-        self.api_key = api_key
-        self.handle = forwarding(handle) if api_key in FORWARDED else handle
-        self.versions = schema.versions(api_key)
-        self.is_coroutine = inspect.iscoroutinefunction(handle) or api_key in FORWARDED
+    def __init__(self, api: Api, handle: Handler[HandlerPorts]) -> None:
+        self.api = api
+        self.handle = forwarding(handle) if api in FORWARDED else handle
+        self.versions = schema.versions(api)
+        self.is_coroutine = inspect.iscoroutinefunction(handle) or api in FORWARDED
         """Whether the request must stay valid after the handler has returned."""
-        self.is_exclusive = api_key in EXCLUSIVE_APIS
+        self.is_exclusive = api in EXCLUSIVE_APIS
+        self.has_fast_path = api is Api.PRODUCE
+        """Whether a request like an earlier one need not be decoded (produce_fast_path.py)."""
 
 
 class Router:
     """The routes of all APIs."""
 
-    def __init__(self, handlers: Mapping[int, Handler[HandlerPorts]] = HANDLERS) -> None:
-        keys = sorted({*handlers, api_versions.API_KEY})
+    def __init__(self, handlers: Mapping[Api, Handler[HandlerPorts]] = HANDLERS) -> None:
+        keys = sorted({*handlers, Api.API_VERSIONS})
         self._api_versions = ApiVersions([_advertised(key) for key in keys])
-        table: dict[int, Handler[HandlerPorts]] = {
-            api_versions.API_KEY: self._api_versions.handle,
+        table: dict[Api, Handler[HandlerPorts]] = {
+            Api.API_VERSIONS: self._api_versions.handle,
             **handlers,
         }
-        self._routes = {key: Route(key, table[key]) for key in keys}
-        self._unsupported = Route(api_versions.API_KEY, self._respond_unsupported)
+        self._routes: dict[int, Route] = {key: Route(key, table[key]) for key in keys}
+        self._unsupported = Route(Api.API_VERSIONS, self._respond_unsupported)
 
     def supported_versions(self) -> list[tuple[int, int, int]]:
         """Return (key, lowest version, highest version) of each API, as ApiVersions reports it."""
@@ -247,7 +257,7 @@ class Router:
         api_key, version, correlation_id, client_id, position = codec.decode_request_header(frame)
         route = self._routes.get(api_key)
         if route is None or version not in route.versions:
-            if api_key != api_versions.API_KEY:
+            if api_key != Api.API_VERSIONS:
                 raise RequestRejected(_unserved(api_key, version, route))
             route, version = self._unsupported, 0
         context = RequestContext(
@@ -261,7 +271,9 @@ class Router:
         )
         return route, context, position
 
-    def _respond_unsupported(self, broker: object, context: RequestContext, request: Any) -> Body:
+    def _respond_unsupported(
+        self, broker: object, context: RequestContext, request: object
+    ) -> ApiVersionsResponseDict:
         return self._api_versions.unsupported
 
 

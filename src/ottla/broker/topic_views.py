@@ -17,15 +17,20 @@ Version 0 leaves out replicas that are not alive, and reports REPLICA_NOT_AVAILA
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
 
 from ottla.base.cluster import INTERNAL_TOPICS, NO_LEADER, PartitionState, TopicImage
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
-from ottla.broker.context import Body
 from ottla.broker.controller import Controller
 from ottla.broker.ports import Configuration, Metadata, NodeId
 from ottla.metadata.image import ClusterImage
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.metadata import (
+        MetadataResponsePartitionDict,
+        MetadataResponseTopicDict,
+    )
 
 NOT_REQUESTED = -(2**31)
 """Value of a field of authorized operations that the client did not request."""
@@ -63,9 +68,9 @@ class Style(Enum):
 
 def described_topic(
     image: ClusterImage, topic: TopicImage, listener: str, style: Style, operations: int
-) -> Body:
+) -> MetadataResponseTopicDict:
     key = (image.brokers_revision, image.presumed_dead, listener, style, operations)
-    view: Body | None = topic.views.get(key)
+    view: MetadataResponseTopicDict | None = topic.views.get(key)
     if view is None:
         view = {
             "error_code": 0,
@@ -83,10 +88,10 @@ def described_topic(
 
 def described_topics(
     image: ClusterImage, listener: str, style: Style, operations: int
-) -> list[Body]:
+) -> list[MetadataResponseTopicDict]:
     """Return all topics, in the order of their creation."""
     key = ("topics", listener, style, operations)
-    views: list[Body] | None = image.views.get(key)
+    views: list[MetadataResponseTopicDict] | None = image.views.get(key)
     if views is None:
         views = [
             described_topic(image, topic, listener, style, operations)
@@ -96,7 +101,9 @@ def described_topics(
     return views
 
 
-def unknown_topic(error: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> Body:
+def unknown_topic(
+    error: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID
+) -> MetadataResponseTopicDict:
     return {
         "error_code": error,
         "name": name,
@@ -109,7 +116,7 @@ def unknown_topic(error: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUI
 
 def described_partitions(
     image: ClusterImage, topic: TopicImage, listener: str, style: Style
-) -> list[Body]:
+) -> list[MetadataResponsePartitionDict]:
     reachable = {
         broker.id
         for broker in image.live_brokers
@@ -123,7 +130,7 @@ def described_partitions(
 
 def _described_partition(
     image: ClusterImage, index: int, state: PartitionState, reachable: set[int], style: Style
-) -> Body:
+) -> MetadataResponsePartitionDict:
     error = ErrorCode.NONE
     leader, replicas, isr = state.leader, state.replicas, state.isr
     offline = (
@@ -149,6 +156,13 @@ def _described_partition(
     }
 
 
+class ErrorFields(TypedDict):
+    """The fields of a result that has an error, or none."""
+
+    error_code: int
+    error_message: str | None
+
+
 class ReachableBroker(NamedTuple):
     id: int
     host: str
@@ -170,7 +184,7 @@ def requested_operations(is_requested: bool, operations: int) -> int:
     return operations if is_requested else NOT_REQUESTED
 
 
-def error_fields(error: Any) -> Body:
+def error_fields(error: KafkaError | None) -> ErrorFields:
     """Return `error_code` and `error_message` for a KafkaError, or for success if it is None."""
     if error is None:
         return {"error_code": 0, "error_message": None}

@@ -54,10 +54,11 @@ from ottla.broker.ports import (
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.timers import Timers
 from ottla.broker.transaction_markers import Marker, Markers, OffsetsCoordinator
-from ottla.core.coordinator import Body, Event, ProducerIdAndEpoch, Token
+from ottla.core.coordinator import Event, ProducerIdAndEpoch, Token
 from ottla.core.txn import machine
 from ottla.core.txn.events import (
     AddPartitionsRequested,
+    ListedTransactions,
     ListFilters,
     ListRequested,
     MarkersWritten,
@@ -250,7 +251,9 @@ class TransactionCoordinator:
             return error.code
         return ErrorCode.NONE
 
-    def list_transactions(self, filters: ListFilters, new_token: Callable[[], Token]) -> None:
+    def list_transactions(
+        self, filters: ListFilters, new_token: Callable[[], Token[ListedTransactions]]
+    ) -> None:
         """Ask every shard for its transactions; each replies to a token of its own. A shard that is
         loading replies with an error."""
         if not self._is_open:
@@ -434,8 +437,8 @@ class _WriteMarkersToken:
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
 
-    def reply(self, body: Body) -> None:
-        self._coordinator.write_markers(body["markers"])
+    def reply(self, body: WriteMarkers) -> None:
+        self._coordinator.write_markers(body)
 
     def fail(self, error: KafkaError) -> None:
         """Do nothing: the decision could not be written, or the coordinator stops."""

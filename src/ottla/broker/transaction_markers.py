@@ -18,7 +18,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Flushing, LeadershipProofs, PartitionLookup, TimeSource
-from ottla.core.coordinator import Body, ProducerIdAndEpoch, Token
+from ottla.core.coordinator import ProducerIdAndEpoch, Token
 from ottla.wire.records.batch import read_header
 from ottla.wire.records.builder import end_txn_marker
 
@@ -51,7 +51,7 @@ class _MarkerToken:
         self._key = key
         self._on_written = on_written
 
-    def reply(self, body: Body) -> None:
+    def reply(self, body: None) -> None:
         self._on_written(self._key, None)
 
     def fail(self, error: KafkaError) -> None:
@@ -66,7 +66,7 @@ class OffsetsCoordinator(Protocol):
         index: int,
         producer: ProducerIdAndEpoch,
         coordinator_epoch: int,
-        token: Token,
+        token: Token[None],
         *,
         commit: bool,
     ) -> None: ...

@@ -47,8 +47,13 @@ from ottla.broker.partition import Partition, VerificationGuard
 from ottla.broker.peers import Peers
 from ottla.broker.ports import Configuration, HostedPartitions, NodeId, PartitionLeaders, TimeSource
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC
-from ottla.core.coordinator import Body, ProducerIdAndEpoch
-from ottla.core.txn.events import AddPartitionsRequested, TransactionEvent, VerifyRequested
+from ottla.core.coordinator import ProducerIdAndEpoch
+from ottla.core.txn.events import (
+    AddPartitionsRequested,
+    PartitionCodes,
+    TransactionEvent,
+    VerifyRequested,
+)
 from ottla.core.txn.machine import EPOCH_BUMP_VERSION
 from ottla.net.errors import ClientError
 from ottla.wire.api import Api
@@ -247,10 +252,8 @@ class TransactionVerification:
             coordinator.submit(VerifyRequested(token, self._id, self._producer, partitions))
         body = await token.body
         if "errors" in body:
-            errors: dict[TopicPartition, ErrorCode] = body["errors"]
-            return errors
-        code: ErrorCode = body["error_code"]
-        return dict.fromkeys(keys, code)
+            return body["errors"]
+        return dict.fromkeys(keys, body["error_code"])
 
     async def _ask_broker(
         self, coordinator: int, keys: list[TopicPartition]
@@ -367,9 +370,9 @@ class _FutureToken:
     __slots__ = ("body",)
 
     def __init__(self) -> None:
-        self.body: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
+        self.body: asyncio.Future[PartitionCodes] = asyncio.get_running_loop().create_future()
 
-    def reply(self, body: Body) -> None:
+    def reply(self, body: PartitionCodes) -> None:
         if not self.body.done():
             self.body.set_result(body)
 

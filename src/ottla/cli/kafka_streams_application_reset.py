@@ -157,6 +157,7 @@ def _reset(
 ) -> ResetSummary:
     from ottla.streams import reset as streams_reset
     from ottla.streams.checkpoint import LocalFiles
+    from ottla.streams.internal_topics import internal_topics_of
 
     is_dry = option_values["dry_run"]
     inputs, between = (
@@ -169,7 +170,7 @@ def _reset(
     groups = _groups(admin, name, sinks)
     for group in groups:
         _check_members(admin, group, force=option_values["force"], is_dry=is_dry)
-    internal = streams_reset.internal_topics(name, there, (*inputs, *between), sinks)
+    internal = internal_topics_of(name, there, (*inputs, *between), sinks)
     internal = _chosen(name, internal, _split_names(option_values["internal_topics"]))
     plans = {}
     for group in groups:

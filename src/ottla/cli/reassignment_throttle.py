@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from ottla.client.admin.configs import ConfigChange, ConfigResource, ConfigSource, ResourceType
+from ottla.base.config.resource import ConfigSource, ResourceType
+from ottla.client.admin.configs import ConfigChange, ConfigResource
 
 if TYPE_CHECKING:
     from ottla.cli.replica_plan import Assignment

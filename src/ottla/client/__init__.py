@@ -6,6 +6,6 @@
     errors       the exceptions that clients raise
 
 `async_producer`, `async_consumer` and `async_admin` hold the asyncio classes, which implement the
-protocol. `producer`, `consumer` and `admin` hold their blocking twins, each of which runs an asyncio
-client on an event loop of its own. Where a blocking class does work in the caller's thread, both
-share the parts in `engine`."""
+protocol. `producer`, `consumer` and `admin` hold their blocking twins: each runs an asyncio client
+on an event loop of its own. Where a blocking class does work in the caller's thread, both share the
+parts in `engine`."""

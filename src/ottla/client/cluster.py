@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -248,7 +248,7 @@ class Cluster:
     async def call(
         self,
         api: Api,
-        body: dict[str, Any],
+        body: Mapping[str, Any],
         *,
         node: int = ANY_NODE,
         purpose: Purpose = Purpose.DATA,
@@ -272,7 +272,7 @@ class Cluster:
             api, body, timeout_s, min_version=min_version, max_version=max_version
         )
 
-    async def call_controller(self, api: Api, body: dict[str, Any], **options: Any) -> Any:
+    async def call_controller(self, api: Api, body: Mapping[str, Any], **options: Any) -> Any:
         """Send a request to the controller. In KRaft mode, any broker forwards it."""
         return await self.call(api, body, node=self.controller, **options)
 
@@ -531,7 +531,7 @@ class Cluster:
         self._coordinators.pop((kind, key), None)
 
     async def call_coordinator(
-        self, kind: CoordinatorType, key: str, api: Api, body: dict[str, Any], **options: Any
+        self, kind: CoordinatorType, key: str, api: Api, body: Mapping[str, Any], **options: Any
     ) -> Any:
         """Send one request to a coordinator, over its separate connection.
 

@@ -1,8 +1,9 @@
 """Client properties: how they are given, validated and stored.
 
 Properties have Kafka's names. Keyword arguments use underscores (`linger_ms=5`); properties files
-and a dictionary as the first argument use dots (`linger.ms=5`). Values may be strings or Python
-values. librdkafka's names for the same properties are accepted, too (`ottla.client.librdkafka`).
+and a dictionary as the first argument use dots (`linger.ms=5`). `ottla.client.properties` has the
+types of the keyword arguments. Values may be strings or Python values. librdkafka's names for the
+same properties are accepted, too (`ottla.client.librdkafka`).
 
 An unknown keyword or dictionary key raises an error that suggests the closest known name. In a
 profile, which several programs may share, an unknown property is only logged as a warning, and a
@@ -32,6 +33,7 @@ from ottla.base.config.properties import load_properties
 from ottla.base.config.validator import AtLeast, Between, NonEmpty, OneOf, Validator, Value
 from ottla.client.errors import InvalidConfig
 from ottla.client.librdkafka import ALIASES, remedy
+from ottla.client.properties import ConsumerProperties, ProducerProperties
 
 logger = logging.getLogger(__name__)
 
@@ -180,6 +182,12 @@ def parse_server(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+_KEYWORDS = {
+    "producer": ProducerProperties.__optional_keys__,
+    "consumer": ConsumerProperties.__optional_keys__,
+}
+"""Names of the properties of each kind of client, as keyword arguments."""
+
 _tables: dict[str, ConfigTable] = {}
 
 
@@ -238,12 +246,8 @@ def _kafka_name(cls: type[CommonConfig], written: object) -> str:
 
 def _others_with(cls: type[CommonConfig], name: str) -> list[str]:
     """Return the other kinds of clients that have a property."""
-    # Imported here because those modules import this one.
-    from ottla.client.consumer.config import ConsumerConfig
-    from ottla.client.producer.config import ProducerConfig
-
-    tables = [table_of(kind) for kind in (ProducerConfig, ConsumerConfig) if kind is not cls]
-    return [table.kind for table in tables if name in table]
+    own, keyword = table_of(cls).kind, name.replace(".", "_")
+    return [kind for kind, keywords in _KEYWORDS.items() if kind != own and keyword in keywords]
 
 
 def _unknown(cls: type[CommonConfig], written: object, name: str) -> str:

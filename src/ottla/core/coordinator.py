@@ -21,19 +21,20 @@ Invariants
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Never, Protocol, TypeVar
 
 from ottla.base.errors import KafkaError
 
-Body: TypeAlias = dict[str, Any]
+BodyT = TypeVar("BodyT")
+BodyT_contra = TypeVar("BodyT_contra", contravariant=True)
 
 NO_PRODUCER_ID = -1
 
 
-class Token(Protocol):
-    """A pending request. It must be answered exactly once."""
+class Token(Protocol[BodyT_contra]):
+    """A pending request, with the type of its reply. It must be answered exactly once."""
 
-    def reply(self, body: Body) -> None: ...
+    def reply(self, body: BodyT_contra) -> None: ...
 
     def fail(self, error: KafkaError) -> None: ...
 
@@ -56,7 +57,7 @@ class Event(Protocol):
         """
 
     @property
-    def token(self) -> Token | None:
+    def token(self) -> Token[Never] | None:
         """The request behind the event, which fails if the event cannot be decided."""
 
 
@@ -68,8 +69,10 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 class SendResponse(NamedTuple):
-    token: Token
-    body: Body
+    """A response of any API. `Decision.respond` has checked that it suits the request."""
+
+    token: Token[Any]
+    body: Any
 
 
 class StartTimer(NamedTuple):
@@ -98,7 +101,7 @@ class Decision:
     producer: ProducerIdAndEpoch | None = None
     """The producer whose transaction has the records: they take effect with its commit marker."""
 
-    def respond(self, token: Token | None, body: Body) -> None:
+    def respond(self, token: Token[BodyT] | None, body: BodyT) -> None:
         if token is not None:
             self.responses.append(SendResponse(token, body))
 
@@ -144,5 +147,5 @@ class Shard(Protocol):
     def loaded(self, now_ms: int) -> Decision:
         """Finish loading after the whole log was applied. The decision must have no records."""
 
-    def unload(self) -> list[Token]:
+    def unload(self) -> list[Token[Never]]:
         """Return the requests that are still pending. The shard is not used afterwards."""

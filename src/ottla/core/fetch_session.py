@@ -19,8 +19,9 @@ yet. Partitions that returned data move to the end of the session's order, so th
 starves none of them.
 
 A session may have thousands of partitions, and only a few have news. The broker therefore caches
-the partition it found for each entry (`found`), as long as the client's request and the set of
-hosted partitions stay the same. A few comparisons then show whether there is anything to return.
+the partition it found for each entry (`cached_partition`), as long as the client's request and the
+set of hosted partitions stay the same. A few comparisons then show whether there is anything to
+return.
 
 The cache is bounded. A new session evicts one that has not been used for MIN_EVICTION_MS; if there
 is none, the client continues with full fetches.
@@ -31,7 +32,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, TypeVar
 
 from ottla.base.errors import ErrorCode, KafkaError
 
@@ -41,9 +42,12 @@ FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
 MIN_EVICTION_MS = 120_000
 
+PartitionT = TypeVar("PartitionT")
+"""The broker's partition, which sessions only cache."""
+
 
 @dataclass(slots=True)
-class FetchPartition:
+class FetchPartition(Generic[PartitionT]):
     """A partition as requested by the client, and the offsets last returned for it."""
 
     topic: str
@@ -55,10 +59,10 @@ class FetchPartition:
     last_fetched_epoch: int = -1
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
-    cached_partition: Any = None
+    cached_partition: PartitionT | None = None
     """The broker's partition, cached if the last fetch was valid and the logs do not diverge."""
 
-    def update(self, other: FetchPartition) -> None:
+    def update(self, other: FetchPartition[PartitionT]) -> None:
         self.cached_partition = None
         if other.current_leader_epoch != self.current_leader_epoch:
             # The client may have ignored offsets it received under another leader epoch.
@@ -70,7 +74,7 @@ class FetchPartition:
 
 
 @dataclass(slots=True)
-class FetchSession:
+class FetchSession(Generic[PartitionT]):
     """An open fetch session: its partitions, and the epoch that the next request must have."""
 
     id: int
@@ -78,9 +82,11 @@ class FetchSession:
     by_id: bool
     """Whether the session identifies topics by id."""
     last_used_ms: int
-    partitions: dict[tuple[str, bytes, int], FetchPartition] = field(default_factory=dict)
+    partitions: dict[tuple[str, bytes, int], FetchPartition[PartitionT]] = field(
+        default_factory=dict
+    )
     partitions_version: object = None
-    """The set of partitions that the broker hosted when `found` was filled in."""
+    """The set of partitions that the broker hosted when `cached_partition` was filled in."""
 
     def invalidate_if_changed(self, partitions_version: object) -> None:
         """Clear the cached partitions if the set of hosted partitions has changed."""
@@ -89,7 +95,7 @@ class FetchSession:
             for partition in self.partitions.values():
                 partition.cached_partition = None
 
-    def add(self, partition: FetchPartition) -> None:
+    def add(self, partition: FetchPartition[PartitionT]) -> None:
         key = (partition.topic, partition.topic_id, partition.partition)
         known = self.partitions.get(key)
         if known is None:
@@ -98,7 +104,12 @@ class FetchSession:
             known.update(partition)
 
     def record_response(
-        self, partition: FetchPartition, high_watermark: int, start_offset: int, *, has_data: bool
+        self,
+        partition: FetchPartition[PartitionT],
+        high_watermark: int,
+        start_offset: int,
+        *,
+        has_data: bool,
     ) -> None:
         """Record that the response contains the partition.
 
@@ -116,7 +127,7 @@ class FetchSession:
                 self.partitions[key] = partition
 
 
-class FetchSessionCache:
+class FetchSessionCache(Generic[PartitionT]):
     """All fetch sessions of a broker.
 
     Args:
@@ -128,7 +139,7 @@ class FetchSessionCache:
     def __init__(self, max_sessions: int, first_id: int) -> None:
         self._max_sessions = max_sessions
         self._next_id = first_id
-        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._sessions: OrderedDict[int, FetchSession[PartitionT]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -137,11 +148,11 @@ class FetchSessionCache:
         self,
         session_id: int,
         epoch: int,
-        partitions: Iterable[FetchPartition],
+        partitions: Iterable[FetchPartition[PartitionT]],
         forgotten: Iterable[tuple[str, bytes, int]],
         by_id: bool,
         now_ms: int,
-    ) -> tuple[FetchSession | None, list[FetchPartition], bool]:
+    ) -> tuple[FetchSession[PartitionT] | None, list[FetchPartition[PartitionT]], bool]:
         """Find, open or close the session of a fetch request.
 
         Args:
@@ -196,12 +207,12 @@ class FetchSessionCache:
         self._advance(session, now_ms)
         return session, list(session.partitions.values()), True
 
-    def _advance(self, session: FetchSession, now_ms: int) -> None:
+    def _advance(self, session: FetchSession[PartitionT], now_ms: int) -> None:
         session.epoch = 1 if session.epoch >= MAX_EPOCH else session.epoch + 1
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.id)
 
-    def _open(self, by_id: bool, now_ms: int) -> FetchSession | None:
+    def _open(self, by_id: bool, now_ms: int) -> FetchSession[PartitionT] | None:
         if len(self._sessions) >= self._max_sessions:
             if not self._sessions:
                 return None
@@ -211,7 +222,9 @@ class FetchSessionCache:
             del self._sessions[oldest.id]
         while self._next_id in self._sessions or self._next_id <= 0:
             self._next_id = self._next_id % MAX_EPOCH + 1
-        session = FetchSession(self._next_id, INITIAL_EPOCH + 1, by_id, now_ms)
+        session: FetchSession[PartitionT] = FetchSession(
+            self._next_id, INITIAL_EPOCH + 1, by_id, now_ms
+        )
         self._sessions[session.id] = session
         self._next_id = self._next_id % MAX_EPOCH + 1
         return session

@@ -202,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
     async def request(
         self,
         api: int,
-        body: dict[str, Any],
+        body: Mapping[str, Any],
         timeout_s: float,
         *,
         min_version: int = 0,
@@ -230,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
             raise
 
     def send(
-        self, api: int, version: int, body: dict[str, Any], timeout_s: float
+        self, api: int, version: int, body: Mapping[str, Any], timeout_s: float
     ) -> asyncio.Future[Any]:
         """Send a request at once.
 
@@ -258,11 +258,11 @@ class Connection(asyncio.BufferedProtocol):
             self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
         return response
 
-    def send_without_response(self, api: int, version: int, body: dict[str, Any]) -> None:
+    def send_without_response(self, api: int, version: int, body: Mapping[str, Any]) -> None:
         """Send a request that has no response, such as Produce with acks=0."""
         self._write(api, version, body)
 
-    def _write(self, api: int, version: int, body: dict[str, Any]) -> int:
+    def _write(self, api: int, version: int, body: Mapping[str, Any]) -> int:
         if self._closed_by is not None or self._transport is None:
             raise self._closed_by or ConnectionLost(f"{self.name} is not connected")
         correlation_id = self._next_id

@@ -6,9 +6,10 @@
     table       reads a topic as a table of columns
 
 Modules: `options` and `offsets` parse the user's options; `plan` and `pushdown` decide what to read
-(pure); `source` and `stream_source` implement Spark's interfaces; on executors, `range_reader`
-fetches records and `schema` converts them to rows; `sink`, `record_writer` and `exactly_once`
-write; `decisions` stores which batches are committed. Needs the `spark` extra."""
+(pure); `source`, `batch_source` and `stream_source` implement Spark's interfaces; on executors,
+`range_partition` reads a task's rows: `range_reader` fetches records and `schema` converts them;
+`sink`, `record_writer` and `exactly_once` write; `decisions` stores which batches are committed.
+Needs the `spark` extra."""
 
 from __future__ import annotations
 

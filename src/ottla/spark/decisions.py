@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.client.errors import ClientError
-from ottla.spark.transactions import ProducerIdentity
+from ottla.client.producer.transaction_coordinator import ProducerIdentity
 from ottla.wire.records.batch import iter_headers, validate
 from ottla.wire.records.builder import ControlType, control_type
 from ottla.wire.records.crc import Buffer

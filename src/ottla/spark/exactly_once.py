@@ -25,7 +25,6 @@ import asyncio
 import logging
 import os
 import re
-import time
 from collections.abc import Awaitable, Iterable
 from typing import Any, NamedTuple
 
@@ -35,16 +34,16 @@ from ottla.client.admin.partitions import IsolationLevel, OffsetSpec, list_offse
 from ottla.client.admin.topics import NewTopic, create_topics
 from ottla.client.admin.transactions import describe_transactions
 from ottla.client.cluster import Cluster
+from ottla.client.consumer.fetch_request import FetchLimits, fetch_partition
 from ottla.client.errors import OffsetOutOfRange, UnknownTopic
 from ottla.client.producer.config import ProducerConfig
+from ottla.client.producer.transaction_coordinator import ProducerIdentity
 from ottla.spark.decisions import Decision, DecisionLog, StagedTransaction
-from ottla.spark.fetch import fetch_partition
 from ottla.spark.open_transactions import open_transactions
 from ottla.spark.options import SinkOptions
-from ottla.spark.record_writer import OutgoingBatch, RecordWriter
+from ottla.spark.record_writer import write_record
 from ottla.spark.shared_client import SharedClient, shared_client
-from ottla.spark.transactions import EndResult, ProducerIdentity, end_transaction, init_producer
-from ottla.wire.records.builder import build_batch
+from ottla.spark.transactions import EndResult, end_transaction, init_producer
 from ottla.wire.records.crc import Buffer
 
 logger = logging.getLogger(__name__)
@@ -52,6 +51,13 @@ logger = logging.getLogger(__name__)
 DECISION_TIMEOUT_MS = 60_000
 """Timeout of the driver's own transaction, which covers a single write."""
 FETCH_BYTES = 8 * 1024 * 1024
+FETCH_LIMITS = FetchLimits(
+    max_wait_ms=100,
+    min_bytes=1,
+    max_bytes=FETCH_BYTES,
+    partition_max_bytes=FETCH_BYTES,
+    isolation=int(IsolationLevel.READ_UNCOMMITTED),
+)
 TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
     "segment.ms": "600000",
@@ -177,10 +183,7 @@ async def _last_decision(cluster: Cluster, options: SinkOptions) -> Decision | N
 
 async def _fetch_records(cluster: Cluster, tp: TopicPartition, offset: int) -> Buffer:
     def fetch() -> Awaitable[Any]:
-        isolation = int(IsolationLevel.READ_UNCOMMITTED)
-        return fetch_partition(
-            cluster, tp, offset, max_bytes=FETCH_BYTES, max_wait_ms=100, isolation=isolation
-        )
+        return fetch_partition(cluster, tp, offset, FETCH_LIMITS)
 
     partition = await cluster.retrying(fetch, what=f"reading {tp}")
     return partition.records or b""
@@ -285,26 +288,10 @@ async def commit_all(cluster: Cluster, decision: Decision, staged: list[StagedTr
 async def _write_decision(
     client: SharedClient, options: SinkOptions, driver: ProducerIdentity, decision: Decision
 ) -> bool:
-    """Write the decision; return False if this driver is fenced.
-
-    The batch is built in pure Python, because loading the kernels would take longer."""
+    """Write the decision; return False if this driver is fenced."""
     tp = await _commit_partition(client.cluster, options)
-    batch = build_batch(
-        [
-            (
-                _transactional_id(options).encode(),
-                decision.to_bytes(),
-                (),
-                time.time_ns() // 1_000_000,
-            )
-        ],
-        producer_id=driver.producer_id,
-        producer_epoch=driver.producer_epoch,
-        base_sequence=0,
-        transactional=True,
-    )
-    writer = RecordWriter(client, options.config(), driver)
-    await writer.deliver([OutgoingBatch(tp, memoryview(batch), 0)])
+    key = _transactional_id(options).encode()
+    await write_record(client.cluster, options.config(), driver, tp, key, decision.to_bytes())
     return await end_transaction(client.cluster, driver, commit=True) is EndResult.COMPLETED
 
 

@@ -16,6 +16,7 @@ import difflib
 import hashlib
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,8 +29,9 @@ from ottla.client.errors import InvalidConfig
 from ottla.client.producer.config import ProducerConfig
 from ottla.spark.offsets import AtOffsets, AtTimestamps, Bound, Earliest, Latest, parse_by_partition
 
+SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 SOURCE_OPTIONS = (
-    "subscribe", "subscribePattern", "assign",
+    *SUBSCRIPTIONS,
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
@@ -209,11 +211,53 @@ def _transactional_id_for(checkpoint: str | None) -> str | None:
     return f"ottla-spark-{hashlib.sha256(location.encode()).hexdigest()[:20]}"
 
 
+# -------------------------------------------------------------------------------------- keywords
+
+
+def keyword_names() -> dict[str, str]:
+    """Return the keyword argument of each option of the source, mapped to the option.
+
+    Options that say which topics to read are not among them: `table` has an argument for that."""
+    client = (f"kafka.{key.name}" for key in table_of(ConsumerConfig))
+    own = (name for name in SOURCE_OPTIONS if name not in (*SUBSCRIPTIONS, "profile"))
+    refused = {f"kafka.{name}" for name in UNSUPPORTED_IN_SOURCES}
+    return {_snake_case(name): name for name in (*own, *client) if name not in refused}
+
+
+def from_keywords(keywords: Mapping[str, object]) -> dict[str, str]:
+    """Return options of the source that were passed as keyword arguments.
+
+    An option's own name is accepted as well, as `**{"kafka.isolation.level": …}`. Two underscores
+    for a dot are deprecated."""
+    names = keyword_names()
+    found: dict[str, str] = {}
+    for keyword, value in keywords.items():
+        name = names.get(keyword) or without_double_underscores(keyword)
+        found[name] = str(value)
+    return found
+
+
+def without_double_underscores(keyword: str) -> str:
+    """Return a name with dots for double underscores, which were the spelling before 0.2."""
+    if "__" in keyword:
+        instead = keyword.replace("__", "_")
+        warnings.warn(
+            f"{keyword}= is deprecated. Write one underscore for a dot: {instead}=",
+            DeprecationWarning,
+            stacklevel=4,
+        )
+    return keyword.replace("__", ".")
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace(".", "_").lower()
+
+
 # --------------------------------------------------------------------------- subscription, bounds
 
 
 def _subscription(options: _OptionParser) -> Subscription:
-    named = [name for name in ("subscribe", "subscribePattern", "assign") if options.text(name)]
+    named = [name for name in SUBSCRIPTIONS if options.text(name)]
     if len(named) != 1:
         found = " and ".join(named) if named else "none"
         raise InvalidConfig(

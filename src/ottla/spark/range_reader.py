@@ -18,8 +18,12 @@ from ottla.base.types import TopicPartition
 from ottla.client.admin.partitions import IsolationLevel, OffsetSpec, list_offsets
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.consumer.fetch_request import (
+    FetchLimits,
+    aborted_transactions,
+    fetch_partition,
+)
 from ottla.client.errors import ClientError, OffsetOutOfRange, UnknownTopic, error_for
-from ottla.spark.fetch import fetch_partition
 from ottla.spark.plan import OffsetRange
 from ottla.spark.shared_client import SharedClient
 from ottla.wire.records.batch import iter_headers
@@ -129,16 +133,17 @@ class RangeReader:
 
     async def _fetch_once(self, cluster: Cluster, offset: int) -> FetchedRecords:
         tp, config = self._tp, self._config
-        partition = await fetch_partition(
-            cluster,
-            tp,
-            offset,
-            max_bytes=config.max_partition_fetch_bytes,
+        limits = FetchLimits(
             max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=1,
+            max_bytes=config.max_partition_fetch_bytes,
+            partition_max_bytes=config.max_partition_fetch_bytes,
             isolation=config.isolation,
             rack=config.client_rack,
         )
-        next_offset = _next_offset(partition.records or b"", offset)
+        partition = await fetch_partition(cluster, tp, offset, limits)
+        records = partition.records or b""
+        next_offset = _next_offset(records, offset)
         if next_offset == offset:
             raise error_for(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
@@ -146,11 +151,8 @@ class RangeReader:
                 topic=tp.topic,
                 partition=tp.partition,
             )
-        aborted = None
-        if config.isolation:
-            transactions = partition.aborted_transactions or ()
-            aborted = [(each.producer_id, each.first_offset) for each in transactions]
-        return FetchedRecords(partition.records, aborted, next_offset)
+        aborted = aborted_transactions(partition, config.isolation)
+        return FetchedRecords(records, aborted, next_offset)
 
 
 async def _log_bounds(cluster: Cluster, tp: TopicPartition) -> tuple[int, int]:

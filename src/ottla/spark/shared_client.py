@@ -39,6 +39,9 @@ class SharedClient:
     ) -> T:
         return self._thread.run(function, *args, **kwargs)
 
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.call(function, *args, **kwargs)
+
     def start(
         self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> Future[T]:

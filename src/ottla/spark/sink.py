@@ -34,6 +34,7 @@ from pyspark.sql.types import StructType
 
 from ottla.base.errors import KafkaError, UserError
 from ottla.client.errors import InvalidConfig
+from ottla.client.producer.transaction_coordinator import ProducerIdentity
 from ottla.spark import exactly_once
 from ottla.spark.decisions import Decision, StagedTransaction
 from ottla.spark.exactly_once import PreparedBatch, sink_client
@@ -41,7 +42,7 @@ from ottla.spark.fingerprint import Fingerprint
 from ottla.spark.frozen_modules import freeze_modules
 from ottla.spark.options import SinkOptions, sink_options
 from ottla.spark.record_writer import RecordWriter
-from ottla.spark.transactions import EndResult, ProducerIdentity, init_producer
+from ottla.spark.transactions import EndResult, init_producer
 
 logger = logging.getLogger(__name__)
 
@@ -197,20 +198,15 @@ class RowsToRecords:
 
 
 def write_at_least_once(options: SinkOptions, names: list[str], iterator: Iterator[Any]) -> None:
-    client, config = sink_client(options), options.config()
-    producer = None
-    if config.is_idempotent:
-        producer = client.run(init_producer, client.cluster, None, config.transaction_timeout_ms)
-    writer = RecordWriter(client, config, producer)
+    writer = RecordWriter(sink_client(options), options.config())
     rows = RowsToRecords(options, names, writer)
     try:
         for batch in iterator:
             if batch.num_rows:
                 rows.write(batch)
         writer.finish()
-    except BaseException:
+    finally:
         writer.stop()
-        raise
 
 
 def write_staged(
@@ -239,6 +235,7 @@ def write_staged(
             rows.write(batch, fingerprint)
         if writer is not None:
             writer.finish()
+            writer.stop()
     except BaseException:
         if writer is not None and producer is not None:
             writer.stop()

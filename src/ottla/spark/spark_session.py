@@ -31,6 +31,7 @@ from ottla.base.errors import UserError
 from ottla.base.installation import install_extra
 from ottla.base.java import java_feature_version, java_home
 from ottla.spark.java_runtime import home_for_spark
+from ottla.spark.options import without_double_underscores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,13 +66,13 @@ def session(master: str | None = None, *, app_name: str = "ottla", **settings: A
     Args:
         master: Spark master. None takes `SPARK_MASTER`, the one of `spark-submit`, or `local[*]`.
         app_name: Name of the Spark application.
-        settings: Settings of Spark, with two underscores for a dot.
+        settings: Settings of Spark, with underscores for dots.
 
     Raises:
         UserError: Spark is not installed.
 
     Example:
-        spark = session("local[2]", spark__sql__shuffle__partitions=8)
+        spark = session("local[2]", spark_sql_shuffle_partitions=8)
         spark = session(**{"spark.sql.shuffle.partitions": 8})
     """
     try:
@@ -89,12 +90,25 @@ def session(master: str | None = None, *, app_name: str = "ottla", **settings: A
     if master.startswith("local"):
         defaults |= {**LOCAL_SETTINGS, **_vfork_settings()}
         defaults["spark.sql.shuffle.partitions"] = str(_cores(master))
-    overrides = {name.replace("__", "."): str(value) for name, value in settings.items()}
+    overrides = _overrides(settings)
     for name, value in (defaults | overrides).items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
     register(made)
     return made
+
+
+def _overrides(keywords: Mapping[str, object]) -> dict[str, str]:
+    """Return settings that were passed as keyword arguments.
+
+    A name with dots, as in `**{"spark.executorEnv.MY_NAME": …}`, stands for itself."""
+    found: dict[str, str] = {}
+    for keyword, value in keywords.items():
+        name = keyword
+        if "." not in keyword:
+            name = without_double_underscores(keyword).replace("_", ".")
+        found[name] = str(value)
+    return found
 
 
 def _vfork_settings() -> Mapping[str, str]:

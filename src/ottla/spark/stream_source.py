@@ -45,8 +45,8 @@ from ottla.spark.offsets import (
 )
 from ottla.spark.options import SourceOptions
 from ottla.spark.plan import TriggerThreshold, losses, ranges_between, rate_limited, split
+from ottla.spark.range_partition import RangePartition, read_range
 from ottla.spark.range_reader import DataLoss
-from ottla.spark.source import RangePartition, read_range
 
 logger = logging.getLogger(__name__)
 

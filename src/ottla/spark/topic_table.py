@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ottla.client.errors import InvalidConfig
-from ottla.spark.options import sink_options
+from ottla.spark.option_keywords import SourceKeywords
+from ottla.spark.options import from_keywords, sink_options
 from ottla.spark.topic_snapshot import TopicSnapshot, ValueSample
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def table(
     mode: str = "fail",
     dead_letter: str | None = None,
     metadata: bool = False,
-    **options: Any,
+    **options: Unpack[SourceKeywords],
 ) -> DataFrame:
     """Read a topic as a DataFrame of columns.
 
@@ -71,20 +72,20 @@ def table(
             write its record to the topic `dead_letter` with `dead-letter`, at least once.
         dead_letter: Topic for values that do not parse.
         metadata: Add the columns _key, _topic, _partition, _offset and _timestamp.
-        options: Options of the source, with two underscores for a dot.
+        options: Options of the source in snake case, with underscores for dots.
 
     Raises:
         InvalidConfig: An argument is invalid.
 
     Example:
-        orders = table("orders", startingOffsets="latest", kafka__isolation__level="read_committed")
+        orders = table("orders", ending_offsets="latest", kafka_isolation_level="read_committed")
     """
     _check(value_format, mode, dead_letter)
     if spark is None:
         from ottla.spark.spark_session import session
 
         spark = session()
-    source_options = {name.replace("__", "."): str(value) for name, value in options.items()}
+    source_options = from_keywords(options)
     source_options["subscribe"] = topic
     if profile is not None:
         source_options["profile"] = profile

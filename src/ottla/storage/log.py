@@ -17,23 +17,18 @@ The broker maintains the high watermark, between the log start offset and the lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.ports import FileSystem, ReadableBuffer
-from ottla.base.types import TopicPartition
-from ottla.storage import compaction_swap, log_flush, segment_removal, truncation
-from ottla.storage.epoch_cache import LeaderEpochCache
+from ottla.base.ports import ReadableBuffer
+from ottla.storage import compaction_swap, log_flush, retention, truncation
 from ottla.storage.flush import FlushJob
-from ottla.storage.index import TIME_ENTRY_SIZE
 from ottla.storage.log_reader import FoundOffset, LogSlice
 from ottla.storage.log_state import LogState
 from ottla.storage.producer_snapshots import marker_of
-from ottla.storage.producer_state import ProducerState
-from ottla.storage.segment import MAX_RELATIVE_OFFSET, MAX_SEGMENT_BYTES, Segment
+from ottla.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.storage.txn_index import AbortedTxn
 from ottla.storage.write_failure import describe_write_error
 from ottla.wire.records.batch import NO_PRODUCER_ID, STAMP_SIZE, BatchHeader, stamped_prefix
@@ -50,70 +45,7 @@ class AppendResult(NamedTuple):
 class Log(LogState):
     """The log of one partition."""
 
-    __slots__ = (
-        "_config",
-        "_max_index_entries",
-        "_max_segment_bytes",
-        "_max_segment_ms",
-        "on_write_error",
-    )
-
-    def __init__(
-        self,
-        fs: FileSystem,
-        directory: str,
-        partition: TopicPartition,
-        topic_id: bytes,
-        config: TopicConfig,
-        segments: list[Segment],
-        *,
-        log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
-        producers: ProducerState,
-        epochs: LeaderEpochCache,
-        now_ms: int,
-        is_on_disk: bool = False,
-        snapshots: dict[int, bytes] | None = None,
-    ) -> None:
-        """Initialize the log from the state that recovery established.
-
-        Args:
-            config: Configuration of the topic. `LogState` describes the other arguments.
-        """
-        super().__init__(
-            fs,
-            directory,
-            partition,
-            topic_id,
-            segments,
-            log_start_offset=log_start_offset,
-            log_end_offset=log_end_offset,
-            recovery_point=recovery_point,
-            producers=producers,
-            epochs=epochs,
-            now_ms=now_ms,
-            is_on_disk=is_on_disk,
-            snapshots=snapshots,
-        )
-        self.config = config
-        self.on_write_error: Callable[[Log, OSError, int], None] = _ignore_write_error
-        """Called with each error of an append and the size of the batch that was to be written."""
-
-    @property
-    def config(self) -> TopicConfig:
-        return self._config
-
-    @config.setter
-    def config(self, config: TopicConfig) -> None:
-        """Apply a new configuration from the next append on.
-
-        Precomputes the values that every append needs.
-        """
-        self._config = config
-        self._max_segment_bytes = min(config.segment_bytes, MAX_SEGMENT_BYTES)
-        self._max_segment_ms = config.max_segment_ms
-        self._max_index_entries = config.segment_index_bytes // TIME_ENTRY_SIZE
+    __slots__ = ()
 
     # ---------------------------------------------------------------------------------- append
 
@@ -376,7 +308,7 @@ class Log(LogState):
 
     def advance_start_offset(self, offset: int) -> None:
         """Advance the log start offset after DeleteRecords or retention."""
-        segment_removal.advance_start_offset(self, offset)
+        retention.advance_start_offset(self, offset)
 
     def detach_head(self, count: int, now_ms: int) -> list[Segment]:
         """Remove the oldest `count` segments, or fewer, and mark their files `.deleted`.
@@ -384,7 +316,7 @@ class Log(LogState):
         Returns:
             The removed segments. The caller deletes the files when no reader can need them.
         """
-        return segment_removal.detach_head(self, count, now_ms)
+        return retention.detach_head(self, count, now_ms)
 
     def replace_segments(self, new: Segment, old: Sequence[Segment]) -> list[Segment]:
         """Replace segments by a compacted one, and wait until that is durable."""
@@ -421,7 +353,3 @@ class Log(LogState):
     def end_after_truncation(self, offset: int) -> int:
         """Return the end of the last batch that a truncation to `offset` would keep."""
         return truncation.end_after_truncation(self, offset)
-
-
-def _ignore_write_error(log: Log, error: OSError, needed_bytes: int) -> None:
-    """Do nothing; `append` raises the error as well."""

@@ -103,21 +103,7 @@ class LogReader:
         wait: bool,
         in_file: bool = False,
     ) -> LogSlice:
-        """Return verified batches, beginning with the one that contains `offset`.
-
-        Args:
-            offset: Offset to read from.
-            max_bytes: Maximum size of the result.
-            max_offset: Batches that begin at or after this offset are not returned.
-            at_least_one: Whether to return the first batch even if it exceeds `max_bytes`.
-            wait: Whether the call may block on the disk.
-            in_file: Whether the result may be a range of the file instead of bytes.
-
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE if the log does not contain `offset`, CORRUPT_MESSAGE if
-                the first batch is damaged, KAFKA_STORAGE_ERROR if the disk cannot be read.
-            WouldBlock: `wait` is false and the read would have to wait for the disk.
-        """
+        """Return verified batches; `Log.read` describes the arguments and the errors."""
         if not wait and self._log.gate.is_truncating:
             raise WouldBlock
         cursors = self._cursors

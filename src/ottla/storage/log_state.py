@@ -10,28 +10,37 @@ Invariants
 - A reader in another thread notices every replacement of the list of segments (`use_segments`).
 
 Each operation on this state has a module: appends are in log.py, flushes in log_flush.py, removal
-of old segments in segment_removal.py, replacement of compacted ones in compaction_swap.py, and
-truncations in truncation.py.
+of old segments in retention.py, replacement of compacted ones in compaction_swap.py, and truncation
+in truncation.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TypeAlias
 
+from ottla.base.config.topic import TopicConfig
 from ottla.base.ports import FileSystem
 from ottla.base.types import TopicPartition
 from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.flush import FlushGate, FlushJob
+from ottla.storage.index import TIME_ENTRY_SIZE
 from ottla.storage.log_reader import LogReader
 from ottla.storage.producer_state import ProducerState
-from ottla.storage.segment import Segment, segment_path
+from ottla.storage.segment import MAX_SEGMENT_BYTES, Segment, segment_path
+
+OnWriteError: TypeAlias = "Callable[[LogState, OSError, int], None]"
 
 
 class LogState:
     """The state of one log, and the steps that several operations have in common."""
 
     __slots__ = (
+        "_config",
+        "_max_index_entries",
+        "_max_segment_bytes",
+        "_max_segment_ms",
         "clean_end",
         "directory",
         "directory_changed",
@@ -44,6 +53,7 @@ class LogState:
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
+        "on_write_error",
         "partition",
         "pending_snapshots",
         "producers",
@@ -60,6 +70,7 @@ class LogState:
         directory: str,
         partition: TopicPartition,
         topic_id: bytes,
+        config: TopicConfig,
         segments: list[Segment],
         *,
         log_start_offset: int,
@@ -78,6 +89,7 @@ class LogState:
             directory: Directory of the log.
             partition: Topic and number of the partition.
             topic_id: ID of the topic.
+            config: Configuration of the topic.
             segments: Segments of the log, in order; at least one.
             log_start_offset: First offset that consumers may read.
             log_end_offset: Offset of the next record.
@@ -92,6 +104,7 @@ class LogState:
         self.directory = directory
         self.partition = partition
         self.topic_id = topic_id
+        self.config = config
         self.segments = segments
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
@@ -114,8 +127,25 @@ class LogState:
         self.gate = FlushGate()
         self.is_truncating = False
         """Set while another thread truncates the log; nothing else may change it then."""
+        self.on_write_error: OnWriteError = _ignore_write_error
+        """Called with each error of an append and the size of the batch that was to be written."""
         self.flush_job: FlushJob | None = None
         self.reader = LogReader(self)
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        """Apply a new configuration from the next append on.
+
+        Precomputes the values that every append needs.
+        """
+        self._config = config
+        self._max_segment_bytes = min(config.segment_bytes, MAX_SEGMENT_BYTES)
+        self._max_segment_ms = config.max_segment_ms
+        self._max_index_entries = config.segment_index_bytes // TIME_ENTRY_SIZE
 
     @property
     def data_directory(self) -> str:
@@ -180,3 +210,7 @@ class LogState:
         self.reader.forget()
         self.segments = segments
         self.reader.forget()
+
+
+def _ignore_write_error(log: LogState, error: OSError, needed_bytes: int) -> None:
+    """Do nothing; `append` raises the error as well."""

@@ -1,4 +1,4 @@
-"""Retention: which old segments of a log may be deleted.
+"""Retention: which old segments of a log may be deleted, and their removal.
 
 The oldest segment is deleted if one of these applies, checked in this order:
 
@@ -9,10 +9,15 @@ The oldest segment is deleted if one of these applies, checked in this order:
 Nothing at or after the high watermark is deleted, so the log start offset never exceeds what
 consumers may read. Only whole segments are deleted, beginning with the oldest one, without gaps.
 The active segment is deleted as well if it has expired and is not empty: the log rolls to a new one
-first, and removes the old one in a later run, once the snapshot of its producers has been flushed
-(`Log.detach_head`).
+first, and removes the old one in a later run, once the snapshot of its producers has been flushed.
 
 If the records of a segment have no timestamps, its age is that of its file.
+
+Invariants of a removal
+- The log start offset only grows, and never lies in a segment that was removed.
+- The snapshot of the first segment that stays is not waiting for a flush: the state of the
+  producers of the removed records can be restored after a power failure.
+- Removed segments keep their files, marked `.deleted`, until no reader can need them any more.
 """
 
 from __future__ import annotations
@@ -21,8 +26,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.base.config.topic import TopicConfig
-from ottla.storage.log import Log
-from ottla.storage.segment import Segment
+from ottla.storage.log_state import LogState
+from ottla.storage.producer_snapshots import snapshot_path
+from ottla.storage.segment import DELETED_SUFFIX, Segment
 
 
 class SegmentFacts(Protocol):
@@ -83,7 +89,7 @@ def expired_segments(
     return ExpiredSegments(total, ", ".join(reasons))
 
 
-def apply_retention(log: Log, high_watermark: int, now_ms: int) -> RemovedSegments:
+def apply_retention(log: LogState, high_watermark: int, now_ms: int) -> RemovedSegments:
     """Remove expired segments from `log`. May read timestamps from disk.
 
     Args:
@@ -97,8 +103,49 @@ def apply_retention(log: Log, high_watermark: int, now_ms: int) -> RemovedSegmen
     bounds = LogBounds(log.log_start_offset, log.log_end_offset, high_watermark)
     facts = [_LogSegment(segment, segment is log.active) for segment in log.segments]
     count, reason = expired_segments(facts, bounds, log.config, now_ms)
-    removed = log.detach_head(count, now_ms) if count else []
+    removed = detach_head(log, count, now_ms) if count else []
     return RemovedSegments(removed, reason if removed else "")
+
+
+def advance_start_offset(log: LogState, offset: int) -> None:
+    """Advance the log start offset after DeleteRecords or retention."""
+    if offset > log.log_start_offset:
+        log.log_start_offset = offset
+        log.epochs.truncate_from_start(offset)
+
+
+def detach_head(log: LogState, count: int, now_ms: int) -> list[Segment]:
+    """Remove the oldest `count` segments from the log and mark their files `.deleted`.
+
+    The caller deletes the files when no reader can need them any more. Fewer segments are
+    removed if the first remaining one has no snapshot on disk yet: after a power failure, the
+    state of the producers of the deleted records would be lost. The rest can be removed after
+    the next flush.
+
+    Returns:
+        The removed segments.
+    """
+    if count >= len(log.segments):
+        log.roll(now_ms)
+        count = min(count, len(log.segments) - 1)
+    unwritten = log.unwritten_snapshots()
+    while count and log.segments[count].base_offset in unwritten:
+        count -= 1
+    if not count:
+        return []
+    removed = log.segments[:count]
+    log.forget_segments(removed)
+    advance_start_offset(log, log.segments[0].base_offset)
+    return _mark_deleted(log, removed)
+
+
+def _mark_deleted(log: LogState, removed: list[Segment]) -> list[Segment]:
+    log.directory_changed = True  # the next flush also makes the removals durable
+    for segment in removed:
+        segment.change_suffix(DELETED_SUFFIX)
+        log.pending_snapshots.pop(segment.base_offset, None)
+        log.fs.remove(snapshot_path(log.directory, segment.base_offset))
+    return removed
 
 
 def largest_timestamp(segment: Segment) -> int:

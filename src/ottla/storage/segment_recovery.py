@@ -95,13 +95,7 @@ def recover_segment(
         if is_whole and _is_in_line(header, expected, room, safe_offset):
             assert found.batch is not None
             on_batch(header, found.batch)
-            segment.record_batch(
-                header.position,
-                header.size,
-                header.last_offset,
-                header.max_timestamp,
-                index_interval_bytes,
-            )
+            _index(segment, header, index_interval_bytes)
             expected = header.next_offset
         elif expected < safe_offset:
             damaged += 1
@@ -132,13 +126,7 @@ def rebuild_indexes(segment: Segment, index_interval_bytes: int) -> bool:
     is_whole = True
     try:
         for header in segment.iter_headers(0, wait=True):
-            segment.record_batch(
-                header.position,
-                header.size,
-                header.last_offset,
-                header.max_timestamp,
-                index_interval_bytes,
-            )
+            _index(segment, header, index_interval_bytes)
     except BatchError:
         is_whole = False
     _save_indexes(segment)
@@ -173,6 +161,13 @@ def _is_believable(
         and header.last_offset_delta >= 0
         and header.next_offset <= safe_offset
         and (successor is None or header.next_offset <= successor.header.base_offset)
+    )
+
+
+def _index(segment: Segment, header: BatchHeader, index_interval_bytes: int) -> None:
+    """Add a batch of the log file to the indexes, as an append would."""
+    segment.record_batch(
+        header.position, header.size, header.last_offset, header.max_timestamp, index_interval_bytes
     )
 
 

@@ -13,10 +13,19 @@
     )
     app.run()
 
-Users call `app`, `dsl`, `table` and `grouped`, which build a `plan`. `compile` turns the plan into
-Spark queries, and `state` holds the stateful programs that these run in Python. `run` runs an
-application against a cluster, `testing` without a broker. Building and explaining a topology needs
-no Spark; running it needs the `spark` extra.
+Modules, each of which imports only those above it:
+
+    plan         what all operators share: shapes, traced functions, text and picture of a plan
+    state        stateful programs in Python, without Spark
+    operators    the operators: nodes with their checks and texts, a family in each module;
+                 `topology` has the sinks of an application while it is built
+    dsl          the methods of streams and tables, which add operators
+    application  description of an application, for what runs it
+    compile      a rule for each operator that turns it into Spark's DataFrames
+    run          running an application against a cluster; `testing` runs it without a broker
+    app          the class that users create
+
+Building and explaining a topology needs no Spark; running it needs the `spark` extra.
 """
 
 from ottla.streams.aggregates import (
@@ -30,14 +39,12 @@ from ottla.streams.aggregates import (
     sum,
 )
 from ottla.streams.app import App, from_df
-from ottla.streams.dsl import Stream
+from ottla.streams.dsl import GlobalTable, Grouped, Stream, Table
 from ottla.streams.errors import TopologyError
-from ottla.streams.functions import coalesce, is_null
-from ottla.streams.grouped import Grouped
+from ottla.streams.plan.expressions import coalesce, is_null
 from ottla.streams.serdes import Bytes, DeadLetter, Json, Long, Serde, String
 from ottla.streams.state.processors import Processor, Record, Timer
 from ottla.streams.state.stores import ListStore, MapStore, ValueStore
-from ottla.streams.table import GlobalTable, Table
 from ottla.streams.windows import Window, hopping, session, sliding, tumbling
 
 __all__ = [

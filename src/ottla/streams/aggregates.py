@@ -1,4 +1,5 @@
-"""Aggregates for `Grouped.aggregate`, kept in Spark's own state where possible (see `grouped`).
+"""Aggregates for `Grouped.aggregate`, kept in Spark's own state where possible (see
+`operators.aggregations`).
 
 They are named as in SQL and skip nulls: `count("column")` counts the records in which the column is
 not null.
@@ -7,15 +8,18 @@ not null.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ottla.streams.plan.shapes import is_integer, type_family
+
+AggregateFunction = Literal["count", "sum", "min", "max", "mean", "collect_list", "collect_set"]
 
 
 @dataclass(frozen=True)
 class Aggregate:
     """An aggregate of a column, for `Grouped.aggregate`. Null values are skipped."""
 
-    function: str
+    function: AggregateFunction
     """Name of the function, as in SQL."""
     column: str | None
     """Column of the value, or None for the value itself."""

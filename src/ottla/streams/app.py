@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import UserError
 from ottla.streams.application import Application
 from ottla.streams.checkpoint import default_state_dir
-from ottla.streams.checks import make_source
-from ottla.streams.dsl import Stream
+from ottla.streams.dsl import GlobalTable, Stream, Table
 from ottla.streams.errors import TopologyError
+from ottla.streams.operators.topics import BadRecords, Sink, make_bytes_sink, make_source
 from ottla.streams.plan.explain import explain, topology
-from ottla.streams.plan.nodes import BadRecords, Node, Sink
+from ottla.streams.plan.node import Node
 from ottla.streams.plan.picture import picture
 from ottla.streams.serdes import Bytes, DeadLetter, Serde, String
 from ottla.streams.store import Store, Stores
-from ottla.streams.table import GlobalTable, Table
 from ottla.streams.topology import Topology
 
 if TYPE_CHECKING:
@@ -106,15 +105,15 @@ class App:
     def application(self) -> Application:
         """Return an immutable description of the application as it is now."""
         return Application(
-            self.name,
-            self.bootstrap,
-            dict(self.client),
-            self.master,
-            dict(self.spark_settings),
-            self.state_dir,
-            self.max_records_per_batch,
-            self.operator_metrics,
-            self.sinks,
+            name=self.name,
+            bootstrap=self.bootstrap,
+            client=dict(self.client),
+            master=self.master,
+            spark_settings=dict(self.spark_settings),
+            state_dir=self.state_dir,
+            max_records_per_batch=self.max_records_per_batch,
+            operator_metrics=self.operator_metrics,
+            sinks=self.sinks,
         )
 
     def _frame_of(self, node: Node) -> DataFrame:
@@ -150,10 +149,7 @@ class App:
         source = make_source(topic, key, value, time, start, bad_records, is_table=False)
         if isinstance(bad_records, DeadLetter):
             bad = BadRecords(Bytes.shape, Bytes.shape, source)
-            name = bad_records.topic
-            self._topology.add_sink(
-                Sink(bad.key, bad.value, bad, name, Bytes, Bytes, has_window_in_key=False)
-            )
+            self._topology.add_sink(make_bytes_sink(bad, bad_records.topic))
         return Stream(self._topology, source)
 
     def table(
@@ -171,7 +167,7 @@ class App:
         Raises:
             TopologyError: An argument is invalid.
         """
-        source = make_source(topic, key, value, None, "earliest", bad_records, is_table=True)
+        source = make_source(topic, key, value, bad_records=bad_records, is_table=True)
         return Table(self._topology, source)
 
     def global_table(
@@ -193,7 +189,7 @@ class App:
             customers = app.global_table("customers", value=st.Json("name string"))
             orders.join(customers, on=lambda order: order.customer_id)
         """
-        source = make_source(topic, key, value, None, "earliest", bad_records, is_table=True)
+        source = make_source(topic, key, value, bad_records=bad_records, is_table=True)
         return GlobalTable(source)
 
     def from_df(self, rows: DataFrame, *, key: str = "key", time: str = "timestamp") -> Stream:
@@ -307,7 +303,7 @@ class App:
         """Delete checkpoints, state, stores, committed offsets and internal topics.
 
         The next run starts as a new application. Topics that the application writes are kept; old
-        records of those that it reads again (`through`) are skipped.
+        records of those that it also reads are skipped.
         """
         from ottla.streams.reset import reset
 

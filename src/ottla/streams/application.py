@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.streams.errors import TopologyError
-from ottla.streams.plan.nodes import Sink
+from ottla.streams.operators.topics import Sink
 
 
 @dataclass(frozen=True)

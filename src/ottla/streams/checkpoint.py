@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.base.errors import UserError
 from ottla.streams.application import Application
 from ottla.streams.errors import TopologyError
+from ottla.streams.operators.topics import Sink
 from ottla.streams.plan.explain import topology
-from ottla.streams.plan.nodes import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

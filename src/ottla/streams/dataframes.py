@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.streams.application import Application
-from ottla.streams.checks import make_sink
 from ottla.streams.errors import listed, topology_error
-from ottla.streams.plan.nodes import FrameSource, Node
+from ottla.streams.operators.topics import FrameSource, make_sink
+from ottla.streams.plan.node import Node
 from ottla.streams.plan.shapes import (
     VALUE,
     Column,

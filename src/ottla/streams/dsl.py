@@ -1,284 +1,65 @@
-"""Streams. Each call of an operator returns a new plan and checks it.
+"""Streams, tables and groups: the methods with which users build a topology.
 
-A `Stream` holds events; see `table` for the latest values of keys, and `grouped` for aggregations.
-An operator checks its arguments when it is called; an error names the operator, the line of the
-call and the valid choices.
+A `Stream` holds events, a `Table` the latest value of each key. A method checks its arguments when
+it is called; an error names the operator, the line of the call and the valid choices. The checks
+and the nodes that the methods return are in `ottla.streams.operators`.
+
+The classes are in one module because they return each other.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from ottla.streams.checks import (
-    make_print_sink,
-    make_sink,
-    make_source,
-    pair_shapes,
-    parse_schema,
-    refuse_second_state,
-    refuse_two_states,
-    refuse_untyped,
-    shape_of,
-)
+from ottla.streams import aggregates as named
+from ottla.streams.aggregates import Aggregate
 from ottla.streams.durations import Duration, duration_ms
-from ottla.streams.errors import topology_error
-from ottla.streams.grouped import Grouped
-from ottla.streams.joins import check_how, joined_value, lookup, refuse_uncopartitioned
-from ottla.streams.plan.nodes import (
-    Deduplicated,
-    Filter,
-    FlatMap,
-    FlatMapValues,
-    Map,
-    MapValues,
-    Merge,
-    Node,
-    Peek,
-    Processed,
-    Repartitioned,
-    SelectKey,
-    Source,
-    StreamJoin,
-    TableJoin,
-    Transformed,
+from ottla.streams.errors import listed, topology_error
+from ottla.streams.operators import aggregations, joins, processing, stateless, topics
+from ottla.streams.operators.aggregations import Grouping
+from ottla.streams.operators.checks import (
+    refuse_after_late_topic,
+    refuse_untyped,
 )
-from ottla.streams.plan.shapes import plain_shape
-from ottla.streams.plan.tracing import InPython, Traced, fingerprint_of_class, in_python, trace
-from ottla.streams.serdes import Serde, default_serde
-from ottla.streams.state.processors import Processor, has_wall_clock
-from ottla.streams.table import GlobalTable, Table
+from ottla.streams.operators.stateless import RecordFunction
+from ottla.streams.operators.table_aggregations import TableGrouping
+from ottla.streams.operators.topics import Source
+from ottla.streams.plan.node import Node
+from ottla.streams.serdes import DeadLetter, Json, Serde, default_serde
+from ottla.streams.stateless_operators import StatelessOperators
 from ottla.streams.topology import Topology
+from ottla.streams.windows import Window
 
-RecordFunction = Callable[..., Any]
-"""Function of (value), (key, value) or (key, value, timestamp)."""
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-DEFAULT_CLOCK_INTERVAL = "1 second"
-"""Default interval at which processors check the wall clock."""
-MIN_CLOCK_MS = 100
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
-class Stream:
+class Stream(StatelessOperators):
     """A stream of records: a topic, or the result of an operator."""
-
-    def __init__(self, topology: Topology, node: Node) -> None:
-        self._topology = topology
-        self._node = node
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns of the value."""
-        return self._node.value.names
 
     def __repr__(self) -> str:
         return f"Stream(key={self._node.key}, value={self._node.value})"
 
-    # ----------------------------------------------------------------------------- one to one
+    def to_df(self) -> DataFrame:
+        """Return the stream as a streaming DataFrame, for your own queries.
 
-    def filter(self, predicate: RecordFunction) -> Stream:
-        """Keep the records for which a predicate is true. Null counts as false.
-
-        Args:
-            predicate: Function over records that returns a boolean.
-
-        Example:
-            orders.filter(lambda order: order.amount > 100)
+        It has the columns key, value and timestamp. The active Spark session reads it; without
+        one, this method starts Spark.
         """
-        return self._filtered("filter", predicate, negated=False)
-
-    def filter_not(self, predicate: RecordFunction) -> Stream:
-        """Keep the records for which a predicate is not true.
-
-        Args:
-            predicate: Function over records that returns a boolean.
-        """
-        return self._filtered("filter_not", predicate, negated=True)
-
-    def _filtered(self, operator: str, predicate: RecordFunction, *, negated: bool) -> Stream:
-        node = self._node
-        function = trace(operator, predicate, node.key, node.value)
-        if isinstance(function, Traced) and (
-            isinstance(function.outcome, dict | tuple) or function.outcome.type != "boolean"
-        ):
-            raise topology_error(operator, "the function must return a boolean")
-        return self._derived(Filter(node.key, node.value, node, function, negated))
-
-    def branch(self, **predicates: RecordFunction) -> dict[str, Stream]:
-        """Split the stream: each record goes to the first branch whose predicate is true.
-
-        Args:
-            predicates: Predicate of each branch, by name.
-
-        Returns:
-            The branches by name, and `otherwise` for records that match none.
-
-        Example:
-            branches = orders.branch(large=lambda order: order.amount > 100)
-            branches["large"].to("large-orders")
-            branches["otherwise"].to("small-orders")
-        """
-        if not predicates or "otherwise" in predicates:
-            raise topology_error(
-                "branch",
-                "name the branches: branch(big=…, small=…); the name otherwise is reserved",
-            )
-        rest, branches = self, {}
-        for name, predicate in predicates.items():
-            branches[name] = rest._filtered("branch", predicate, negated=False)
-            rest = rest._filtered("branch", predicate, negated=True)
-        return {**branches, "otherwise": rest}
-
-    def map_values(self, function: RecordFunction, schema: str | None = None) -> Stream:
-        """Replace the value of each record.
-
-        Args:
-            function: Function over records. A dict becomes a record with columns, any other
-                result a plain value.
-            schema: Schema of the result, such as `"item string, amount double"`. Needed for
-                functions that run in Python.
-
-        Example:
-            orders.map_values(lambda order: {"item": order.item, "cents": order.amount * 100})
-        """
-        node = self._node
-        made = trace("map_values", function, node.key, node.value)
-        shape = shape_of("map_values", made, schema)
-        return self._derived(MapValues(node.key, shape, node, made))
-
-    def map(
-        self, function: RecordFunction, schema: str | None = None, *, key_schema: str | None = None
-    ) -> Stream:
-        """Replace the key and the value of each record.
-
-        Args:
-            function: Function over records that returns `(key, value)`.
-            schema: Schema of the value. Needed for functions that run in Python.
-            key_schema: Schema of the key. Needed for functions that run in Python.
-        """
-        node = self._node
-        made = trace("map", function, node.key, node.value)
-        key, value = pair_shapes("map", made, schema, key_schema)
-        return self._derived(Map(key, value, node, made))
-
-    def flat_map(self, function: RecordFunction, *, schema: str, key_schema: str) -> Stream:
-        """Replace each record by any number of records.
-
-        Args:
-            function: Function over records that returns a list of `(key, value)`.
-            schema: Schema of the values.
-            key_schema: Schema of the keys.
-        """
-        node = self._node
-        made = in_python("flat_map", function, "a list of pairs")
-        key, value = pair_shapes("flat_map", made, schema, key_schema)
-        return self._derived(FlatMap(key, value, node, made))
-
-    def flat_map_values(self, function: RecordFunction, schema: str | None = None) -> Stream:
-        """Replace each record by any number of records with the same key.
-
-        Args:
-            function: Function over records that returns a list of values.
-            schema: Schema of the values. Needed for functions that run in Python.
-        """
-        node = self._node
-        made = trace("flat_map_values", function, node.key, node.value)
-        if isinstance(made, InPython):
-            shape = shape_of("flat_map_values", made, schema)
-        else:
-            of_type = None if isinstance(made.outcome, dict | tuple) else made.outcome.type
-            if of_type is None or not of_type.startswith("array<"):
-                raise topology_error("flat_map_values", "the function must return a list")
-            shape = plain_shape(of_type.removeprefix("array<").removesuffix(">"))
-        return self._derived(FlatMapValues(node.key, shape, node, made))
-
-    def select_key(self, function: RecordFunction, schema: str | None = None) -> Stream:
-        """Replace the key of each record.
-
-        Args:
-            function: Function over records that returns the key.
-            schema: Schema of the key. Needed for functions that run in Python.
-
-        Example:
-            orders.select_key(lambda order: order.customer_id)
-        """
-        node = self._node
-        made = trace("select_key", function, node.key, node.value)
-        shape = shape_of("select_key", made, schema)
-        return self._derived(SelectKey(shape, node.value, node, made))
-
-    def merge(self, other: Stream) -> Stream:
-        """Combine two streams with the same schema. The order between them is not defined.
-
-        Args:
-            other: The other stream.
-
-        Raises:
-            TopologyError: Keys or values of the streams have different schemas.
-        """
-        mine, theirs = self._node, other._node
-        for what, left, right in (
-            ("keys", mine.key, theirs.key),
-            ("values", mine.value, theirs.value),
-        ):
-            if left != right:
-                raise topology_error("merge", f"{what} differ: {left} and {right}")
-        merged = Merge(mine.key, mine.value, mine, theirs)
-        refuse_two_states("merge", merged)
-        return self._derived(merged)
-
-    def peek(self, function: RecordFunction) -> Stream:
-        """Call a function for each record, for example to log it, and pass the record on.
-
-        It runs in Spark's executors, and again for the records of a batch that is retried.
-
-        Args:
-            function: Function over records; its result is ignored.
-        """
-        node = self._node
-        made = in_python("peek", function, "called for its side effects")
-        return self._derived(Peek(node.key, node.value, node, made))
-
-    def repartition(self, partitions: int) -> Stream:
-        """Distribute the records by key over a number of tasks, to use as many cores.
-
-        The order within a key is kept. To write the records to a topic, use `through`.
-
-        Args:
-            partitions: Number of tasks.
-        """
-        if type(partitions) is not int or partitions < 1:
-            raise topology_error(
-                "repartition", f"partitions={partitions!r} is invalid; use an integer of at least 1"
-            )
-        node = self._node
-        return self._derived(Repartitioned(node.key, node.value, node, partitions))
-
-    def transform(
-        self, function: RecordFunction, schema: str | None = None, *, key_schema: str | None = None
-    ) -> Stream:
-        """Apply a function of DataFrames to the stream.
-
-        Args:
-            function: Function that takes a DataFrame with the columns key, value and timestamp, and
-                returns one.
-            schema: Schema of the values, if the function changes it.
-            key_schema: Schema of the keys, if the function changes it.
-        """
-        node = self._node
-        made = in_python("transform", function, "a function over DataFrames", arities=(1,))
-        key = node.key if key_schema is None else parse_schema(key_schema)
-        value = node.value if schema is None else parse_schema(schema)
-        return self._derived(Transformed(key, value, node, made))
+        rows: DataFrame = self._topology.frame_of(self._node)
+        return rows
 
     @property
-    def df(self) -> Any:
-        """Streaming DataFrame of the stream, for your own queries in the active Spark session.
-
-        It has the columns key, value and timestamp.
-        """
-        return self._topology.frame_of(self._node)
+    def df(self) -> DataFrame:
+        """Streaming DataFrame of the stream. Deprecated: use `to_df()`."""
+        warnings.warn("df is deprecated; use to_df()", DeprecationWarning, stacklevel=2)
+        return self.to_df()
 
     # ---------------------------------------------------------------------------- with state
 
@@ -289,11 +70,12 @@ class Stream:
             function: Function over records that returns the key.
             schema: Schema of the key. Needed for functions that run in Python.
         """
-        return Grouped(self._topology, self.select_key(function, schema)._node)
+        keyed = self.select_key(function, schema)
+        return Grouped(self._topology, Grouping(keyed._node))
 
     def group_by_key(self) -> Grouped:
         """Group records by their key. Records with a null key are dropped, as in Kafka Streams."""
-        return Grouped(self._topology, self._node)
+        return Grouped(self._topology, Grouping(self._node))
 
     def deduplicate(self, function: RecordFunction, *, within: Duration) -> Stream:
         """Keep the first record of each identifier and drop its repetitions.
@@ -307,18 +89,7 @@ class Stream:
         Example:
             orders.deduplicate(lambda order: order.id, within="1 hour")
         """
-        node = self._node
-        refuse_second_state("deduplicate", node)
-        made = trace("deduplicate", function, node.key, node.value)
-        if isinstance(made, InPython):
-            raise topology_error(
-                "deduplicate",
-                f"the function would run in Python ({made.reason}); compute the identifier with "
-                "select_key or map_values first, and return that column here",
-            )
-        shape_of("deduplicate", made, None)
-        within_ms = duration_ms(within, name="within", min_ms=1)
-        return self._derived(Deduplicated(node.key, node.value, node, made, within_ms))
+        return self._derived(processing.deduplicated(self._node, function, within))
 
     def process(
         self,
@@ -339,33 +110,8 @@ class Stream:
         Raises:
             TopologyError: The processor is invalid.
         """
-        node = self._node
-        refuse_second_state("process", node)
-        made: object = processor() if callable(processor) else processor
-        if not isinstance(made, Processor):
-            raise topology_error("process", f"{processor!r} does not create an st.Processor")
-        kind = type(made)
-        if kind.process is Processor.process:
-            raise topology_error(
-                "process", f"{kind.__name__} does not define process(self, record)"
-            )
-        clock_ms = None
-        if has_wall_clock(kind):
-            clock_ms = duration_ms(
-                clock or DEFAULT_CLOCK_INTERVAL, name="clock", min_ms=MIN_CLOCK_MS
-            )
-        elif clock is not None:
-            raise topology_error(
-                "process",
-                f"clock={clock!r} needs on_wall_clock, which {kind.__name__} does not define",
-            )
-        key = node.key if key_schema is None else parse_schema(key_schema)
-        refuse_untyped("process", node.key, node.value, key)
-        value = parse_schema(schema)
-        fingerprint = fingerprint_of_class(kind)
-        return self._derived(
-            Processed(key, value, node, processor, kind.__name__, fingerprint, clock_ms)
-        )
+        made = processing.processed(self._node, processor, schema, key_schema, clock)
+        return self._derived(made)
 
     def join(
         self,
@@ -406,22 +152,8 @@ class Stream:
             raise topology_error(
                 "join", "on= applies only to global tables; use select_key on both streams"
             )
-        how = check_how("join", how, ("inner", "left", "outer"))
-        if within is None:
-            raise topology_error(
-                "join", 'a join of two streams needs a window, such as within="5 minutes"'
-            )
-        refuse_second_state("join", self._node)
-        refuse_second_state("join", other._node)
-        refuse_uncopartitioned("join", self._node, other._node)
-        mine, theirs = self._node, other._node
-        made, shape = joined_value(mine.value, theirs.value, function)
-        shape = shape_of("join", made, schema) if shape is None else shape
-        within_ms = duration_ms(within, name="within")
-        grace_ms = duration_ms(grace, name="grace")
-        return self._derived(
-            StreamJoin(mine.key, shape, mine, theirs, how, within_ms, grace_ms, made)
-        )
+        made = joins.join_streams(self._node, other._node, function, how, within, grace, schema)
+        return self._derived(made)
 
     def _join_table(
         self,
@@ -432,29 +164,26 @@ class Stream:
         on: RecordFunction | None,
         schema: str | None,
     ) -> Stream:
-        how = check_how("join", how, ("inner", "left"))
         if within is not None:
             raise topology_error("join", "within= applies only to a join of two streams; remove it")
-        node, source = self._node, table._node
-        if not isinstance(source, Source):
-            raise topology_error(
-                "join",
-                "the table must be a topic; write it with through(topic) and join the result",
-            )
-        made, shape = joined_value(node.value, source.value, function)
-        shape = shape_of("join", made, schema) if shape is None else shape
         if isinstance(table, GlobalTable):
-            return self._derived(lookup(node, source, on, how, made, shape))
+            made = joins.join_global_table(self._node, table._node, function, how, on, schema)
+            return self._derived(made)
         if on is not None:
             raise topology_error(
                 "join", "on= applies only to global tables; use app.global_table or select_key"
             )
-        refuse_uncopartitioned("join", node, source)
-        return self._derived(TableJoin(node.key, shape, node, source, how, made))
+        return self._derived(joins.join_table(self._node, table._node, function, how, schema))
 
     # --------------------------------------------------------------------------------- ends
 
-    def to(self, topic: str, *, key: Serde | None = None, value: Serde | None = None) -> None:
+    def to(
+        self,
+        topic: str,
+        *,
+        key: Serde | type[Json] | None = None,
+        value: Serde | type[Json] | None = None,
+    ) -> None:
         """Write the stream to a topic.
 
         Text and bytes are written as they are, everything else as JSON. A windowed key includes
@@ -468,7 +197,7 @@ class Stream:
         Raises:
             TopologyError: The application reads or writes the topic already.
         """
-        self._topology.add_sink(make_sink(self._node, topic, key, value))
+        self._topology.add_sink(topics.make_sink(self._node, topic, key, value))
 
     def print(self, label: str) -> None:
         """Print each record to standard output as `[label]: key, value`.
@@ -481,20 +210,365 @@ class Stream:
                 "print",
                 f"label {label!r} is invalid; use letters, digits, dots, underscores and dashes",
             )
-        self._topology.add_sink(make_print_sink(self._node, label))
+        self._topology.add_sink(topics.make_print_sink(self._node, label))
 
     def through(self, topic: str) -> Stream:
         """Write the stream to a topic and continue from it in a separate query.
 
+        Deprecated, as in Kafka Streams: use `to(topic)`, and continue from `app.stream(topic)`.
+
         Args:
             topic: Topic to write and read.
         """
-        node = self._node
-        refuse_untyped("through", node.key, node.value)
-        key, value = default_serde(node.key), default_serde(node.value)
-        self.to(topic, key=key, value=value)
-        source = make_source(topic, key, value, None, "earliest", "stop", is_table=False)
-        return Stream(self._topology, source)
+        _warn_of_through("stream")
+        return Stream(self._topology, _through(self._topology, self._node, topic, is_table=False))
 
-    def _derived(self, node: Node) -> Stream:
-        return Stream(self._topology, self._topology.with_failure_handling(node))
+
+def _warn_of_through(kind: str) -> None:
+    warnings.warn(
+        f"through(topic) is deprecated; use to(topic) and continue from app.{kind}(topic)",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+
+
+def _through(topology: Topology, node: Node, topic: str, *, is_table: bool) -> Source:
+    """Write a node to a topic, and return the topic as a source."""
+    refuse_untyped("through", node.key, node.value)
+    key, value = default_serde(node.key), default_serde(node.value)
+    topology.add_sink(topics.make_sink(node, topic, key, value))
+    return topics.make_source(topic, key, value, is_table=is_table)
+
+
+class Table:
+    """A table: the latest value of each key."""
+
+    def __init__(self, topology: Topology, node: Node) -> None:
+        self._topology = topology
+        self._node = node
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the value."""
+        return self._node.value.names
+
+    def __repr__(self) -> str:
+        return f"Table(key={self._node.key}, value={self._node.value})"
+
+    # ------------------------------------------------------------------------------ one to one
+
+    def filter(self, predicate: RecordFunction) -> Table:
+        """Keep the keys for which a predicate is true. Other keys are deleted with a tombstone.
+
+        Args:
+            predicate: Function over records that returns a boolean.
+        """
+        return self._filtered("filter", predicate, negated=False)
+
+    def filter_not(self, predicate: RecordFunction) -> Table:
+        """Keep the keys for which a predicate is not true.
+
+        Args:
+            predicate: Function over records that returns a boolean.
+        """
+        return self._filtered("filter_not", predicate, negated=True)
+
+    def _filtered(self, operator: str, predicate: RecordFunction, *, negated: bool) -> Table:
+        refuse_after_late_topic(operator, self._node)
+        made = stateless.table_filtered(operator, self._node, predicate, negated=negated)
+        return Table(self._topology, self._topology.with_failure_handling(made))
+
+    def map_values(self, function: RecordFunction, schema: str | None = None) -> Table:
+        """Replace the value of each key. Deleted keys stay deleted.
+
+        Args:
+            function: Function over records that returns the value.
+            schema: Schema of the result. Needed for functions that run in Python.
+        """
+        refuse_after_late_topic("map_values", self._node)
+        made = stateless.mapped_values(self._node, function, schema, keeps_null=True)
+        return Table(self._topology, self._topology.with_failure_handling(made))
+
+    # ------------------------------------------------------------------------------ with state
+
+    def suppress(self, *, time_limit: Duration | None = None) -> Table:
+        """Emit only the final result of each window, or limit the rate of changes.
+
+        Args:
+            time_limit: Event time in which each key changes at most once: a change waits for that
+                long, and later ones replace it. None waits until the window closes.
+
+        Raises:
+            TopologyError: The table has no window and no `time_limit` is given.
+        """
+        if time_limit is None:
+            return Table(self._topology, aggregations.with_final_results(self._node))
+        limit_ms = duration_ms(time_limit, name="time_limit", min_ms=1)
+        return Table(self._topology, aggregations.with_time_limit(self._node, limit_ms))
+
+    def group_by(self, function: RecordFunction, schema: str | None = None) -> GroupedTable:
+        """Group rows by another key, through a repartition topic between two queries.
+
+        Args:
+            function: Function over records that returns the key.
+            schema: Schema of the key. Needed for functions that run in Python.
+        """
+        return GroupedTable(self._topology, TableGrouping(self._node, function, schema))
+
+    def join(
+        self,
+        other: Table,
+        function: RecordFunction | None = None,
+        *,
+        how: str = "inner",
+        on: RecordFunction | None = None,
+        schema: str | None = None,
+    ) -> Table:
+        """Join two tables; the result changes with both.
+
+        Args:
+            other: The other table.
+            function: Function of the left and the right value that returns the new value. None
+                combines the columns of both.
+            how: `"inner"`, `"left"` or `"outer"`; with `on`, `"inner"` or `"left"`.
+            on: Function of this table's records that returns the foreign key: a key of the other
+                table. None joins by key.
+            schema: Schema of the new value. Needed for functions that run in Python.
+
+        Raises:
+            TopologyError: The two cannot be joined.
+        """
+        if not isinstance(other, Table):
+            raise topology_error(
+                "join", "a table joins only tables; to join a stream, use stream.join(table)"
+            )
+        mine, theirs = self._node, other._node
+        if on is None:
+            made: Node = joins.join_tables(mine, theirs, function, how, schema)
+        else:
+            made = joins.join_foreign_table(self._topology, mine, theirs, function, how, on, schema)
+        return Table(self._topology, made)
+
+    # ------------------------------------------------------------------------------------ ends
+
+    def to_stream(self) -> Stream:
+        """Return the changes of the table as a stream."""
+        refuse_after_late_topic("to_stream", self._node)
+        return Stream(self._topology, self._node)
+
+    def to(
+        self,
+        topic: str,
+        *,
+        key: Serde | type[Json] | None = None,
+        value: Serde | type[Json] | None = None,
+    ) -> None:
+        """Write the changes of the table to a topic.
+
+        Text and bytes are written as they are, everything else as JSON. A windowed key includes
+        its window in the format of Kafka Streams, unless `key` is given.
+
+        Args:
+            topic: Topic to write to.
+            key: Serde of the keys.
+            value: Serde of the values.
+
+        Raises:
+            TopologyError: The application reads or writes the topic already.
+        """
+        self._topology.add_sink(topics.make_sink(self._node, topic, key, value))
+
+    def through(self, topic: str) -> Table:
+        """Write the table to a topic and continue from it in a separate query.
+
+        Deprecated, as in Kafka Streams: use `to(topic)`, and continue from `app.table(topic)`.
+
+        The window of a windowed key is not written: make it part of the key first, with
+        `to_stream().map`.
+
+        Args:
+            topic: Topic to write and read.
+        """
+        _warn_of_through("table")
+        return Table(self._topology, _through(self._topology, self._node, topic, is_table=True))
+
+
+class GlobalTable:
+    """A table that streams can join by any key."""
+
+    def __init__(self, source: Source) -> None:
+        self._node = replace(source, is_table=True)
+
+    def __repr__(self) -> str:
+        return f"GlobalTable(key={self._node.key}, value={self._node.value})"
+
+
+class Grouped:
+    """Records grouped by key, for aggregation. Records without key or value are skipped."""
+
+    def __init__(self, topology: Topology, grouping: Grouping) -> None:
+        self._topology = topology
+        self._grouping = grouping
+
+    def windowed(self, window: Window, *, late: str | DeadLetter = "drop") -> Grouped:
+        """Aggregate by window as well.
+
+        Args:
+            window: `st.tumbling`, `st.hopping`, `st.sliding` or `st.session`.
+            late: `"drop"` drops records that arrive after their window has closed; a `DeadLetter`
+                writes them to its topic in the same transaction as the windows.
+
+        Raises:
+            TopologyError: The records have a window already.
+
+        Example:
+            orders.group_by_key().windowed(st.tumbling("1 minute")).count()
+        """
+        return Grouped(self._topology, self._grouping.windowed(window, late))
+
+    def count(self) -> Table:
+        """Count the records of each key."""
+        return self.aggregate(count=named.count())
+
+    def sum(self, column: str | None = None) -> Table:
+        """Sum a column for each key.
+
+        Args:
+            column: Column of the value; None takes the value itself.
+        """
+        return self.aggregate(sum=named.sum(column))
+
+    def min(self, column: str | None = None) -> Table:
+        """Keep the smallest value of a column for each key.
+
+        Args:
+            column: Column of the value; None takes the value itself.
+        """
+        return self.aggregate(min=named.min(column))
+
+    def max(self, column: str | None = None) -> Table:
+        """Keep the largest value of a column for each key.
+
+        Args:
+            column: Column of the value; None takes the value itself.
+        """
+        return self.aggregate(max=named.max(column))
+
+    def mean(self, column: str | None = None) -> Table:
+        """Compute the mean of a column for each key.
+
+        Args:
+            column: Column of the value; None takes the value itself.
+        """
+        return self.aggregate(mean=named.mean(column))
+
+    def reduce(self, function: Callable[[Any, Any], Any]) -> Table:
+        """Combine the values of each key, starting with the first one.
+
+        Args:
+            function: Function of the aggregate and the value that returns the new aggregate. None
+                deletes the key.
+
+        Example:
+            amounts.group_by_key().reduce(lambda total, amount: total + amount)
+        """
+        return Table(self._topology, self._grouping.reduced(function))
+
+    def aggregate(
+        self,
+        initial: Callable[[], Any] | None = None,
+        add: Callable[..., Any] | None = None,
+        /,
+        *,
+        schema: str | None = None,
+        merge: Callable[[Any, Any], Any] | None = None,
+        finish: Callable[[Any], Any] | None = None,
+        **aggregates: Aggregate,
+    ) -> Table:
+        """Aggregate the values of each key, with named aggregates or with functions.
+
+        Args:
+            initial: Function without arguments that returns the first aggregate. It may be any
+                object that can be pickled.
+            add: Function of (aggregate, value) or (aggregate, key, value) that returns the next
+                aggregate. None deletes the key.
+            schema: Schema of the result. Needed with functions.
+            merge: Function of two aggregates that returns one. Needed for session windows.
+            finish: Function of the aggregate that returns the result. None emits the aggregate.
+            aggregates: Columns of the result, in place of functions.
+
+        Raises:
+            TopologyError: An argument is missing, or both ways are used.
+
+        Example:
+            orders.group_by_key().aggregate(total=st.sum("amount"), n=st.count())
+            orders.group_by_key().aggregate(int, lambda n, order: n + 1, schema="bigint")
+        """
+        if initial is None and add is None:
+            return Table(self._topology, self._grouping.aggregated(aggregates))
+        if aggregates:
+            raise topology_error(
+                "aggregate", f"pass either functions or {listed(aggregates)}, not both"
+            )
+        made = self._grouping.folded(initial, add, schema, merge, finish)
+        return Table(self._topology, made)
+
+
+class GroupedTable:
+    """Rows of a table grouped by another key, for aggregation. Rows with a null key are skipped."""
+
+    def __init__(self, topology: Topology, grouping: TableGrouping) -> None:
+        self._topology = topology
+        self._grouping = grouping
+
+    def count(self) -> Table:
+        """Count the rows of each group."""
+
+        def subtract(total: Any, key: Any, value: Any) -> Any:
+            return [total[0] - 1]
+
+        return self._aggregated("count", named.count(), subtract)
+
+    def sum(self, column: str | None = None) -> Table:
+        """Sum a column for each group.
+
+        Args:
+            column: Column of the value; None takes the value itself.
+        """
+
+        def subtract(total: Any, key: Any, value: Any) -> Any:
+            one = value if column is None else value[column]
+            return total if one is None else [total[0] - one]
+
+        return self._aggregated("sum", named.sum(column), subtract)
+
+    def aggregate(
+        self,
+        initial: Callable[[], Any],
+        add: Callable[..., Any],
+        subtract: Callable[..., Any],
+        *,
+        schema: str,
+        finish: Callable[[Any], Any] | None = None,
+    ) -> Table:
+        """Aggregate the rows of each group with functions that add and subtract a row.
+
+        A change of a row subtracts its old value and adds the new one. Both functions take
+        (aggregate, value) or (aggregate, key, value), with the key of the group.
+
+        Args:
+            initial: Function without arguments that returns the first aggregate.
+            add: Function that returns the aggregate with a row. None deletes the key.
+            subtract: Function that returns the aggregate without a row. None deletes the key.
+            schema: Schema of the result.
+            finish: Function of the aggregate that returns the result. None emits the aggregate.
+
+        Example:
+            grouped.aggregate(int, lambda n, row: n + 1, lambda n, row: n - 1, schema="bigint")
+        """
+        made = self._grouping.folded(self._topology, initial, add, subtract, schema, finish)
+        return Table(self._topology, made)
+
+    def _aggregated(self, name: str, aggregate: Aggregate, subtract: Callable[..., Any]) -> Table:
+        made = self._grouping.aggregated(self._topology, name, aggregate, subtract)
+        return Table(self._topology, made)

@@ -9,7 +9,7 @@ from types import FrameType
 
 from ottla.base.errors import UserError
 
-_HERE = str(Path(__file__).parent)
+_PACKAGE = __name__.rpartition(".")[0]
 
 
 class TopologyError(UserError):
@@ -28,8 +28,16 @@ def listed(names: Iterable[str]) -> str:
 def _calling_line() -> str | None:
     """Return the file and line of the nearest caller outside of this package."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame is not None and _is_ours(frame):
         frame = frame.f_back
     if frame is None:
         return None
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Return whether the code belongs to this package.
+
+    The file does not tell: a dataclass's `__init__` is compiled from a string.
+    """
+    return f"{frame.f_globals.get('__name__')}.".startswith(f"{_PACKAGE}.")

@@ -18,17 +18,8 @@ from typing import Any
 
 from ottla.base import notebook
 from ottla.spark.offsets import from_json
-from ottla.streams.plan.explain import describe
-from ottla.streams.plan.nodes import (
-    MapValues,
-    Node,
-    Repartitioned,
-    SelectKey,
-    Sink,
-    Source,
-    ancestors,
-)
-from ottla.streams.plan.tracing import Traced
+from ottla.streams.operators.topics import Sink, Source
+from ottla.streams.plan.node import ancestors
 
 CLOCK = "~clock"
 """Key in the offsets of a clock source (`clock_source`); not a valid topic name."""
@@ -153,16 +144,6 @@ def observed_name(number: int, operator: str) -> str:
     return f"{number} {operator}"
 
 
-def is_one_to_one(node: Node) -> bool:
-    """Return whether a node emits exactly one row for each input row.
-
-    A Python function is excluded: a record on which it raises may go to the dead-letter topic.
-    """
-    if isinstance(node, MapValues | SelectKey):
-        return isinstance(node.function, Traced)
-    return isinstance(node, Repartitioned | Sink)
-
-
 def fully_read_sources(sink: Sink) -> list[Source]:
     """Return the sources that are read once and whose rows are all passed on.
 
@@ -196,11 +177,11 @@ def with_inferred_rows(
     for number, node in enumerate(ancestors(sink), 1):
         numbers[id(node)] = number
         if number not in rows and id(node) in whole:
-            rows[number], names[number] = whole[id(node)], describe(node)[0]
-        elif number not in rows and is_one_to_one(node):
+            rows[number], names[number] = whole[id(node)], node.describe()[0]
+        elif number not in rows and node.is_one_to_one:
             parent = rows.get(numbers[id(node.parents[0])])
             if parent is not None:
-                rows[number], names[number] = parent, describe(node)[0]
+                rows[number], names[number] = parent, node.describe()[0]
     return tuple(OperatorMetrics(each, names[each], rows[each]) for each in sorted(rows))
 
 

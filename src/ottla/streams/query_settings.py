@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.streams.application import Application
-from ottla.streams.plan.nodes import FrameSource, Sink, Transformed, ancestors
+from ottla.streams.operators.stateless import Transformed
+from ottla.streams.operators.topics import FrameSource, Sink
+from ottla.streams.plan.node import ancestors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

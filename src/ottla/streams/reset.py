@@ -1,7 +1,7 @@
 """Reset of an application, for `app.reset()` and `kafka-streams-application-reset`.
 
-    groups     Offsets of input topics are deleted or set. Topics that the application writes and
-               reads again (`through`) are skipped to the end: their records are old results.
+    groups     Offsets of input topics are deleted or set. Topics that the application both
+               writes and reads are skipped to the end: their records are old results.
     topics     Internal topics are deleted: the application's own, and those with names as in Kafka
                Streams (APP-…-changelog, APP-…-repartition).
     files      Checkpoints with their state, and stores, are deleted.
@@ -33,18 +33,13 @@ from ottla.streams.checkpoint import (
     is_remote,
     local_directory,
 )
-from ottla.streams.plan.nodes import BadRecords, Sink, Source, ancestors
+from ottla.streams.internal_topics import internal_topics_of
+from ottla.streams.operators.topics import BadRecords, Sink, Source
+from ottla.streams.plan.node import ancestors
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
     from ottla.streams.store import Stores
-
-INTERNAL_SUFFIXES = ("-changes", "-subscriptions")
-"""Suffixes of the internal topics that `ottla.streams` creates."""
-_INTERNAL = re.compile(
-    r".+-(?:changelog|repartition|subscription-registration-topic|subscription-response-topic"
-    r"|KTABLE-FK-JOIN-SUBSCRIPTION-(?:REGISTRATION|RESPONSE)-\d+-topic)"
-)
 
 
 def reset(app: Application, stores: Stores) -> None:
@@ -61,7 +56,7 @@ def reset(app: Application, stores: Stores) -> None:
             groups = {app.group_of(sink): sink for sink in sinks}
             delete_groups(admin, groups)
             topics = admin.list_topics()
-            internal = internal_topics(app.name, topics)
+            internal = internal_topics_of(app.name, topics)
             internal += [each.topic for each in sinks if each.is_internal and each.topic in topics]
             for group, sink in groups.items():
                 again = [each for each in _topics_read_again(sinks, sink) if each not in internal]
@@ -122,28 +117,6 @@ def end_offsets(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, int
     ]
     listed = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
     return {tp: each.offset or 0 for tp, each in listed.items()}
-
-
-def internal_topics(
-    app_name: str, topics: Iterable[str], excluded: Iterable[str] = (), written: Iterable[str] = ()
-) -> list[str]:
-    """Return the internal topics of an application, by their names.
-
-    Args:
-        app_name: Name of the application.
-        topics: Topics of the cluster.
-        excluded: Topics of the user, which are left out.
-        written: Topics that the application is known to write. Only among these do Ottla's own
-            suffixes mark an internal topic.
-    """
-    kept, known = set(excluded), set(written)
-    return sorted(
-        topic
-        for topic in topics
-        if topic.startswith(f"{app_name}-")
-        and (_INTERNAL.fullmatch(topic) or (topic in known and topic.endswith(INTERNAL_SUFFIXES)))
-        and topic not in kept
-    )
 
 
 def delete_topics(admin: Admin, topics: Sequence[str]) -> None:

@@ -6,7 +6,7 @@
 
 A query may stop between batches or in the middle of one. The next start repeats an interrupted
 batch from the same offsets, and its results are written exactly once. See `checkpoint` for the
-files that are kept, `ottla.spark` and `update_sink` for exactly once.
+files that are kept, `ottla.spark` and `batch_sinks` for exactly once.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ottla.streams.checkpoint import (
     checkpoint,
     is_remote,
 )
-from ottla.streams.failures import QueryFailed
+from ottla.streams.http_resources import Resources
+from ottla.streams.http_server import HttpServer
 from ottla.streams.internal_topics import create_internal_topics
-from ottla.streams.plan.explain import describe
-from ottla.streams.plan.nodes import Node, Printed, Sink, Source, ancestors
-from ottla.streams.progress import fully_read_sources, is_one_to_one, observed_name, status_line
+from ottla.streams.operators.topics import Printed, Sink, Source
+from ottla.streams.plan.node import Node, ancestors
+from ottla.streams.progress import fully_read_sources, observed_name, status_line
+from ottla.streams.query_failures import QueryFailed
 from ottla.streams.query_settings import query_settings, temporary_settings, without_user_settings
-from ottla.streams.rest import Resources
-from ottla.streams.rest_server import RestServer
 from ottla.streams.running import Running
 from ottla.streams.store import Stores
 
@@ -70,7 +70,7 @@ def start(
         app: The application.
         spark: The session to use. None takes the active one, or creates one.
         stores: Open stores of the application, closed when it stops.
-        http: Address on which to serve status and stores (see `rest`).
+        http: Address on which to serve status and stores (see `http_resources`).
     """
     sinks = app.require_sinks()
     stores = Stores() if stores is None else stores
@@ -95,7 +95,7 @@ def start(
     try:
         running.start(sinks)
         if http is not None:
-            running.server = RestServer(http, Resources(app, stores, running.status))
+            running.server = HttpServer(http, Resources(app, stores, running.status))
     except BaseException:
         running.stop()
         raise
@@ -216,9 +216,8 @@ def _start_query(app: Application, sink: Sink, spark: SparkSession) -> Streaming
 
 
 def _start_writer(app: Application, sink: Sink, spark: SparkSession) -> StreamingQuery:
+    from ottla.streams.batch_sinks import PrintSink, UpdateSink
     from ottla.streams.compile.frames import sink_frame
-    from ottla.streams.print_sink import PrintSink
-    from ottla.streams.update_sink import UpdateSink
 
     rows = sink_frame(sink, ClusterTopics(app, sink, spark))
     options = {
@@ -285,10 +284,10 @@ class ClusterTopics:
         """Count the rows that an operator emits, for `status()`."""
         # Only once: to Spark, a stream that is read twice is two streams, and names must be unique.
         number = self._numbers.pop(id(node), None)
-        if not self._counts or number is None or is_one_to_one(node) or not rows.isStreaming:
+        if not self._counts or number is None or node.is_one_to_one or not rows.isStreaming:
             return rows
         from pyspark.sql import functions as f
 
         return rows.observe(
-            observed_name(number, describe(node)[0]), f.count(f.lit(1)).alias("rows")
+            observed_name(number, node.describe()[0]), f.count(f.lit(1)).alias("rows")
         )

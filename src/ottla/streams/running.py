@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ottla.streams.application import Application
 from ottla.streams.checkpoint import AppLock
-from ottla.streams.failures import QueryFailed, cause_of, is_transient, pause_s
-from ottla.streams.plan.nodes import Sink
+from ottla.streams.operators.topics import Sink
 from ottla.streams.progress import QueryStatus, queries_html, query_status, with_inferred_rows
+from ottla.streams.query_failures import QueryFailed, cause_of, is_transient, pause_s
 from ottla.streams.store import Stores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from ottla.streams.rest_server import RestServer
+    from ottla.streams.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Running:
         self._app = app
         self.spark = spark
         self.owns_session = owns_session
-        self.server: RestServer | None = None
+        self.server: HttpServer | None = None
         self._starter = starter
         self._lock = lock
         self._stores = stores

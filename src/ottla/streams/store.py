@@ -32,10 +32,10 @@ from ottla.base.errors import UserError
 from ottla.streams.application import Application
 from ottla.streams.checkpoint import STORE, local_directory
 from ottla.streams.errors import listed
-from ottla.streams.plan.nodes import Printed, Sink, ancestors
-from ottla.streams.serde_values import decode_value, encode_value, index_key
+from ottla.streams.operators.aggregations import windows_of
+from ottla.streams.operators.topics import Printed, Sink
+from ottla.streams.serdes import split_windowed_key
 from ottla.streams.store_file import NO_WINDOW, StoreChange, StoreFile, StoreRow
-from ottla.streams.windows import Window
 
 if TYPE_CHECKING:
     from ottla.base.types import TopicPartition
@@ -54,7 +54,6 @@ CATCH_UP_TIMEOUT_S = 30.0
 POLL_RECORDS = 10_000
 EXPIRE_INTERVAL_MS = 60 * 60 * 1000
 """Stream time between two removals of expired windows."""
-_NUMBER_BYTES = 8
 _TOPIC_ID = "topic id"
 
 
@@ -81,20 +80,16 @@ class WindowedKeyFormat:
     are_sessions: bool
 
     def split(self, key: bytes) -> tuple[bytes, tuple[int, int]]:
-        length = 2 * _NUMBER_BYTES if self.are_sessions else _NUMBER_BYTES
-        plain, window = key[:-length], key[-length:]
-        first = int.from_bytes(window[:_NUMBER_BYTES], "big", signed=True)
-        if self.are_sessions:
-            return plain, (int.from_bytes(window[_NUMBER_BYTES:], "big", signed=True), first)
-        return plain, (first, first + self.size_ms)
+        """Separate a key from the start and the end of its window."""
+        plain, numbers = split_windowed_key(key, is_session=self.are_sessions)
+        start = numbers[-1]
+        return plain, (start, numbers[0] if self.are_sessions else start + self.size_ms)
 
 
-def windows_of(sink: Sink) -> WindowedKeyFormat | None:
-    if not sink.has_window_in_key:
-        return None
-    found = (getattr(each, "window", None) for each in ancestors(sink))
-    window = next((each for each in found if isinstance(each, Window)), None)
-    if window is None:
+def windowed_key_format(sink: Sink) -> WindowedKeyFormat | None:
+    """Return the format of the windows in a sink's keys, or None if they have none."""
+    window = next(iter(windows_of(sink)), None)
+    if window is None or not sink.has_window_in_key:
         return None
     kept_ms = max(DAY_MS, window.size_ms + window.grace_ms)
     return WindowedKeyFormat(window.size_ms, kept_ms, window.is_session)
@@ -127,7 +122,7 @@ class Store:
         self.name = sink.topic
         self.key_serde = sink.key_serde
         self._sink = sink
-        self._windows = windows_of(sink)
+        self._windows = windowed_key_format(sink)
         self._file = StoreFile(path)
         self._make_consumer = consumer
         self._topic_id = topic_id
@@ -227,7 +222,7 @@ class Store:
 
     def _key(self, key: Any) -> bytes:
         try:
-            data = encode_value(self.key_serde, key)
+            data = self.key_serde.encode(key)
         except (TypeError, ValueError, OverflowError):
             data = None
         if data is None:
@@ -235,7 +230,7 @@ class Store:
                 f"store {self.name!r}: {key!r} is not a valid key; keys are {self.key_serde} "
                 f"{self._sink.key}"
             )
-        return index_key(self.key_serde, data)
+        return self.key_serde.canonical(data)
 
     def _require_windows(self, what: str) -> None:
         if self._windows is None:
@@ -243,8 +238,8 @@ class Store:
 
     def _entry(self, row: StoreRow) -> Entry:
         return Entry(
-            decode_value(self.key_serde, row.key),
-            decode_value(self._sink.value_serde, row.value),
+            self.key_serde.decode(row.key),
+            self._sink.value_serde.decode(row.value),
             row.timestamp_ms,
             row.window if self._windows is not None else None,
         )
@@ -316,7 +311,7 @@ class Store:
         if self._windows is not None:
             key, window = self._windows.split(key)
         self._stream_time_ms = max(self._stream_time_ms, record.timestamp)
-        return StoreChange(index_key(self.key_serde, key), window, record.value, record.timestamp)
+        return StoreChange(self.key_serde.canonical(key), window, record.value, record.timestamp)
 
     def _expire_windows(self) -> None:
         now_ms = self._stream_time_ms

@@ -15,11 +15,10 @@ each batch, as `format("ottla")` reads its topic in each batch.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,21 +27,14 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import UserError
 from ottla.streams.durations import Duration, duration_ms
 from ottla.streams.errors import TopologyError, listed
-from ottla.streams.failures import cause_of
-from ottla.streams.paused_planning import with_planning_paused
-from ottla.streams.plan.nodes import (
-    BadRecords,
-    Node,
-    Processed,
-    PythonAggregated,
-    Sink,
-    Source,
-    ancestors,
-)
+from ottla.streams.operators.aggregations import PythonAggregated, windows_of
+from ottla.streams.operators.processing import Processed
+from ottla.streams.operators.topics import BadRecords, Sink, Source
+from ottla.streams.plan.node import ancestors
 from ottla.streams.progress import CLOCK
+from ottla.streams.query_failures import cause_of
 from ottla.streams.query_settings import NO_DATA_BATCHES, temporary_settings
-from ottla.streams.run import COLUMNS, ORIGIN, TABLE_COLUMNS
-from ottla.streams.serdes import Serde, default_serde
+from ottla.streams.serdes import default_serde, split_windowed_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,8 +117,8 @@ class TopologyDriver:
                 f"The topology does not read topic {topic!r}; topics: {listed(self._sources)}"
             )
         row = (
-            _encoded(source.key_serde, key),
-            _encoded(source.value_serde, value),
+            source.key_serde.encode(key),
+            source.value_serde.encode(value),
             _time(at),
         )
         self._pending.setdefault(topic, []).append(row)
@@ -160,7 +152,7 @@ class TopologyDriver:
                 self._tick()
             return
         sink, query = self._sinks[count - 1], self._queries[count - 1]
-        with_planning_paused(query, lambda: self._process_first(count - 1))
+        _with_planning_paused(query, lambda: self._process_first(count - 1))
         self._process(sink, query)
         if _has_clock(sink):
             # The batch has advanced stream time; a second one runs the timers that this made due.
@@ -192,8 +184,9 @@ class TopologyDriver:
 
     def _start(self, sink: Sink) -> StreamingQuery:
         from ottla.streams.compile.frames import sink_frame
+        from ottla.streams.file_topics import FileTopics
 
-        rows = sink_frame(sink, _FileTopics(self._spark, self._home / "topics"))
+        rows = sink_frame(sink, FileTopics(self._spark, self._home / "topics"))
 
         def collect(batch: DataFrame, batch_id: int) -> None:
             found = [row.asDict() for row in batch.collect()]
@@ -286,43 +279,6 @@ def _has_clock(sink: Sink) -> bool:
     )
 
 
-class _FileTopics:
-    def __init__(self, spark: SparkSession, home: Path) -> None:
-        self._spark = spark
-        self._home = home
-
-    def stream(self, source: Source, *, with_origin: bool = False) -> DataFrame:
-        columns = f"{COLUMNS}, {ORIGIN}" if with_origin else COLUMNS
-        reader = self._spark.readStream.schema(columns)
-        return reader.parquet(str(self._home / source.topic))
-
-    def table(self, source: Source) -> DataFrame:
-        from ottla.streams.parquet_table import ParquetTable
-
-        self._spark.dataSource.register(ParquetTable)
-        reader = self._spark.read.format(ParquetTable.name()).schema(TABLE_COLUMNS)
-        return reader.load(str(self._home / source.topic))
-
-    def clock(self, every_ms: int) -> DataFrame:
-        return self._spark.readStream.schema("ms BIGINT").parquet(str(self._home / CLOCK))
-
-    def observed(self, node: Node, rows: DataFrame) -> DataFrame:
-        return rows
-
-
-def _encoded(serde: Serde, value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    match serde.name:
-        case "string":
-            return str(value).encode()
-        case "long":
-            return int(value).to_bytes(8, "big", signed=True)
-        case "json":
-            return json.dumps(value, default=str).encode()
-    raise TopologyError(f"expected bytes, not {value!r}")
-
-
 def _time(at: Time) -> datetime:
     if isinstance(at, str):
         at = datetime.fromisoformat(at)
@@ -344,7 +300,7 @@ def _bytes(data: Any) -> bytes | None:
 def _record(
     sink: Sink, topic: str, key: Any, value: Any, timestamp: datetime, headers: Any = ()
 ) -> Record:
-    data, window = _bytes(key), b""
+    data, window_ms = _bytes(key), tuple[int, ...]()
     serdes = sink.key_serde, sink.value_serde
     if topic == sink.late_topic:
         input_node = next(
@@ -352,32 +308,50 @@ def _record(
         ).parent
         serdes = default_serde(input_node.key), default_serde(input_node.value)
     elif sink.has_window_in_key and data is not None:
-        length = 16 if _has_session_key(sink) else 8
-        data, window = data[:-length], data[-length:]
-    numbers = tuple(
-        int.from_bytes(window[start : start + 8], "big", signed=True)
-        for start in range(0, len(window), 8)
-    )
+        is_session = any(each.is_session for each in windows_of(sink))
+        data, window_ms = split_windowed_key(data, is_session=is_session)
     return Record(
-        _decoded(serdes[0], data),
-        _decoded(serdes[1], _bytes(value)),
+        serdes[0].decode(data),
+        serdes[1].decode(_bytes(value)),
         round(timestamp.timestamp() * 1000),
-        numbers,
+        window_ms,
         tuple((each["key"], bytes(each["value"])) for each in headers or ()),
     )
 
 
-def _has_session_key(sink: Sink) -> bool:
-    from ottla.streams.compile.frames import has_sessions
+def _with_planning_paused(query: StreamingQuery, action: Callable[[], None]) -> None:
+    """Run `action` while the query plans no micro-batch. Exceptions of `action` are raised here.
 
-    return has_sessions(sink)
+    Spark asks the sources of a query for new data one after the other, so data that is added
+    between two of these calls is seen by some sources only. Spark holds a lock of the query while
+    it asks; its own tests take this lock for the same reason (`withProgressLocked`), and so does
+    this function. The lock exists in classic Spark sessions, not in Spark Connect, and needs
+    callbacks from the JVM, which `foreachBatch` has enabled.
+    """
+    wrapper: Any = query._jsq
+    called = _Function0(action)
+    wrapper.streamingQuery().withProgressLocked(called)
+    if called.error is not None:
+        raise called.error
 
 
-def _decoded(serde: Serde, data: bytes | None) -> Any:
-    if data is None or serde.name == "bytes":
-        return data
-    if serde.name == "string":
-        return data.decode()
-    if serde.name == "long":
-        return int.from_bytes(data, "big", signed=True)
-    return json.loads(data)
+class _Function0:
+    """Scala function that calls a Python one.
+
+    It keeps an exception on the Python side, since the JVM would replace it with its own error.
+    """
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+        self.error: BaseException | None = None
+
+    def apply(self) -> None:
+        try:
+            self._action()
+        except BaseException as error:
+            self.error = error
+
+    class Java:
+        """Java interfaces of this object, for py4j."""
+
+        implements = ("scala.Function0",)

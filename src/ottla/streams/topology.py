@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ottla.streams.checks import with_errors_caught
 from ottla.streams.errors import topology_error
-from ottla.streams.plan.nodes import Failures, Node, Printed, Sink, Source, ancestors
+from ottla.streams.operators.stateless import Failures, RecordOperator, with_errors_caught
+from ottla.streams.operators.topics import Printed, Sink, Source, make_bytes_sink
+from ottla.streams.plan.node import Node, ancestors
 from ottla.streams.serdes import Bytes, DeadLetter
 
 
@@ -41,12 +42,11 @@ class Topology:
             id(node): node
             for sink in self._sinks
             for node in ancestors(sink)
-            if getattr(getattr(node, "function", None), "catches_errors", False)
+            if isinstance(node, RecordOperator) and node.catches_errors
         }
         if found:
             failed = Failures(Bytes.shape, Bytes.shape, tuple(found.values()))
-            topic = self._failures.topic
-            yield Sink(failed.key, failed.value, failed, topic, Bytes, Bytes, False)
+            yield make_bytes_sink(failed, self._failures.topic)
 
     def with_failure_handling(self, node: Node) -> Node:
         """Return the operator, changed so that its failures reach the dead-letter topic if any."""

@@ -9,7 +9,7 @@ longer than the request is being handled.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -161,7 +161,7 @@ def encode_response(
 
 
 def encode_request(
-    api_key: int, version: int, correlation_id: int, client_id: str | None, body: dict[str, Any]
+    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
 ) -> list[ReadableBuffer]:
     """Encode a request, including the size prefix, in as few pieces as `encode_response`."""
     pieces: list[ReadableBuffer] = [b""]

@@ -14,9 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from ottla.base.types import ZERO_UUID
+from ottla.wire.api import Api
 from ottla.wire.compile import Writer, encode_uvarint
-
-PRODUCE = 0
 
 _V3 = struct.Struct(">ihqq")
 _V5 = struct.Struct(">ihqqq")
@@ -26,7 +25,7 @@ _I32 = struct.Struct(">i")
 
 def response_writer(api_key: int, version: int, generated: Writer) -> Writer:
     """Return the hand-written writer for a response if there is one, else the generated one."""
-    return _produce_writer(version, generated) if api_key == PRODUCE else generated
+    return _produce_writer(version, generated) if api_key == Api.PRODUCE else generated
 
 
 def _produce_writer(version: int, generated: Writer) -> Writer:

@@ -30,6 +30,8 @@ from __future__ import annotations
 import struct
 from typing import Protocol
 
+from ottla.wire.api import Api
+
 SIZE_BYTES = 4
 MIN_FRAME_BYTES = 8
 """Size of the API key, the version and the correlation ID; every request has these."""
@@ -37,7 +39,6 @@ MAX_ORDINARY_FRAME_BYTES = 16 * 1024 * 1024
 """Maximum size of a request other than Produce. Only Produce carries records."""
 SMALL_FRAME_BYTES = 4096
 
-_PRODUCE = 0
 _unpack_size = struct.Struct(">i").unpack_from
 _unpack_api_key = struct.Struct(">h").unpack_from
 
@@ -77,7 +78,7 @@ def check_frame_size(size: int, head: bytes, max_frame_bytes: int) -> None:
         if size <= MAX_ORDINARY_FRAME_BYTES or len(head) < SIZE_BYTES + 2:
             return
         (api_key,) = _unpack_api_key(head, SIZE_BYTES)
-        if api_key == _PRODUCE:
+        if api_key == Api.PRODUCE:
             return
         raise FrameRefused(
             f"a request of API {api_key} claims {size} bytes; the limit for every API except "

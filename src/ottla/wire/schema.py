@@ -27,6 +27,9 @@ with block_import("hypothesis"):
 
 MessageKind = Literal["request", "response"]
 
+_UNSTABLE_VERSIONS: dict[int, int] = {22: 6}
+"""API key -> first version that Apache Kafka marks as unstable (`latestVersionUnstable`). Its
+brokers do not advertise such a version, and its format may still change."""
 _MILLISECOND_TYPES = {"timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64"}
 _NULLABLE_TYPES = {"string", "bytes", "records", "struct"}
 _IMPLICIT_DEFAULTS: dict[str, Any] = {
@@ -80,9 +83,9 @@ def api_name(api_key: int) -> str:
 
 @cache
 def versions(api_key: int) -> range:
-    """Return every version that the schema defines for an API."""
+    """Return every version that the schema defines for an API, without unstable ones."""
     known = sorted(schema_name_map[api_key_map[api_key]])
-    return range(known[0], known[-1] + 1)
+    return range(known[0], _UNSTABLE_VERSIONS.get(api_key, known[-1] + 1))
 
 
 @cache

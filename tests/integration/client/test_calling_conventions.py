@@ -19,6 +19,7 @@ from ottla import (
     NewTopic,
     Producer,
     TopicPartition,
+    UserError,
     read_table,
 )
 from ottla.client.admin import ConfigResource, ResourceType
@@ -171,3 +172,60 @@ def test_a_poll_returns_a_list_that_notebooks_show_as_a_table(
         assert consumer.poll(0) == []
     assert topic in admin.describe_topics(topic)._repr_html_()
     assert "name" in admin.list_topics()._repr_html_()
+
+
+def test_deprecated_spellings_work_and_warn(
+    bootstrap: str, admin: Admin, topic: str, group: str
+) -> None:
+    admin.create_topics(NewTopic(topic, 1))
+    tp = TopicPartition(topic, 0)
+    with Producer(bootstrap) as producer:
+        with pytest.warns(DeprecationWarning, match=r"Call partition_metadata\(\)") as warned:
+            assert producer.partitions_for(topic) == producer.partition_metadata(topic)
+        assert {each.filename for each in warned} == {__file__}
+        producer.send(topic, b"1").result(TIMEOUT_S)
+    consumer = Consumer(bootstrap, group_id=group, auto_offset_reset="earliest")
+    consumer.assign([tp])
+    with pytest.warns(DeprecationWarning, match=r"Call commit_async\(\)"):
+        consumer.commit({tp: 0}, wait=False)
+    with pytest.warns(DeprecationWarning, match=r"Call commit_async\(\)") as warned:
+        consumer.commit({tp: 0}, wait=True)
+    assert {each.filename for each in warned} == {__file__}
+    assert len(consumer.poll(TIMEOUT_S)) == 1
+    with pytest.warns(DeprecationWarning, match="as a context manager") as warned:
+        consumer.close(is_failed=True)
+    assert {each.filename for each in warned} == {__file__}
+    with Consumer(bootstrap, group_id=group) as consumer:
+        committed = consumer.committed(tp)[tp]
+    assert committed is not None
+    assert committed.offset == 0  # the record that was returned last is not committed
+
+
+def test_deprecated_spellings_of_the_async_clients_work_and_warn(
+    bootstrap: str, topic: str, group: str
+) -> None:
+    tp = TopicPartition(topic, 0)
+
+    async def scenario() -> int:
+        async with AsyncAdmin(bootstrap) as admin:
+            await admin.create_topics(NewTopic(topic, 1))
+        async with AsyncProducer(bootstrap) as producer:
+            with pytest.warns(DeprecationWarning, match=r"Call partition_metadata\(\)"):
+                found = await producer.partitions_for(topic)
+        consumer = await AsyncConsumer(bootstrap, group_id=group).start()
+        with pytest.warns(DeprecationWarning, match=r"Call commit_async\(\)"):
+            await consumer.commit({tp: 0}, wait=False)
+        with pytest.warns(DeprecationWarning, match="as a context manager"):
+            await consumer.close(is_failed=False)
+        return len(found)
+
+    assert asyncio.run(scenario()) == 1
+
+
+def test_a_producer_that_is_started_twice_refuses(bootstrap: str) -> None:
+    async def scenario() -> None:
+        async with AsyncProducer(bootstrap) as producer:
+            with pytest.raises(UserError, match="already started"):
+                await producer.start()
+
+    asyncio.run(scenario())

@@ -239,7 +239,7 @@ def test_committed_offsets_are_where_the_group_goes_on(
         assert [record.offset for record in take(consumer, 3)] == [3, 4, 5]
     with Consumer(broker.bootstrap, **options) as consumer:
         assert consumer.committed(tp) == {tp: OffsetAndMetadata(3, "note", -1)}
-        consumer.commit({tp: 1}, wait=False)
+        consumer.commit_async({tp: 1})
         done: list[object] = []
         consumer.commit_async({tp: 5}, lambda offsets, error: done.append(error))
         consumer.commit({tp: 4})  # commits keep their order

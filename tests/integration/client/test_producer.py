@@ -369,7 +369,7 @@ def test_the_same_in_asyncio(broker: BrokerProcess, topic: str) -> None:
             futures = [await producer.send(topic, b"%d" % number) for number in range(1000)]
             offsets = [(await future).offset for future in futures]
             assert offsets == list(range(1000))
-            assert len(await producer.partitions_for(topic)) == 1
+            assert len(await producer.partition_metadata(topic)) == 1
             called: list[RecordFuture] = []
             future = await producer.send(topic, b"more")
             future.add_done_callback(called.append)

@@ -98,7 +98,7 @@ def run_with_cuts(place: Place, seed: int, *, kills: int = 0) -> None:
         reconnect_backoff_ms=1,
         reconnect_backoff_max_ms=10,
     ) as producer:
-        producer.partitions_for(topic)
+        producer.partition_metadata(topic)
         place.proxy.cut(chance.choice([1, 3]) * max(1_500, batch_size / 3), seed)
         killer = threading.Thread(target=_kill, args=(place, kills, chance.random()))
         killer.start()
@@ -174,7 +174,7 @@ def run_transactions(place: Place, seed: int) -> None:
         reconnect_backoff_ms=1,
         reconnect_backoff_max_ms=10,
     ) as producer:
-        producer.partitions_for(topic)
+        producer.partition_metadata(topic)
         place.proxy.cut(chance.choice([1_000, 3_000]), seed)
         for number in range(chance.randint(5, 20)):
             records = [

@@ -121,14 +121,6 @@ def init_for_no_time(producer: P, topic: str, version: int) -> ErrorCode:
     return producer.init(version, timeout_ms=0)
 
 
-def init_two_phase(producer: P, topic: str, version: int) -> ErrorCode:
-    return producer.init(version, enable2_pc=True)
-
-
-def init_keeping(producer: P, topic: str, version: int) -> ErrorCode:
-    return producer.init(version, keep_prepared_txn=True)
-
-
 class Row(NamedTuple):
     given: Callable[[P, str], None]
     ask: Callable[[P, str, int], ErrorCode]
@@ -180,17 +172,15 @@ TABLE = [
     Row(ongoing, commit_offset,
         {E.INVALID_TXN_STATE: range(4), E.TRANSACTION_ABORTABLE: [4], E.NONE: [5]}),
     # InitProducerId
-    Row(fenced, init_as_me, {E.INVALID_PRODUCER_EPOCH: [3], E.PRODUCER_FENCED: range(4, 7)}),
-    Row(mistaken, init_as_me, {E.INVALID_PRODUCER_EPOCH: [3], E.PRODUCER_FENCED: range(4, 7)}),
-    Row(fresh, init_as_me, {E.NONE: range(3, 7)}),
-    Row(committed, init_as_me, {E.NONE: range(3, 7)}),
-    Row(ongoing, init_as_me, {E.CONCURRENT_TRANSACTIONS: range(3, 7)}),
-    Row(fresh, init_with_half, {E.INVALID_REQUEST: range(3, 7)}),
-    Row(unnamed, init_as_me, {E.INVALID_REQUEST: range(7)}),
-    Row(fresh, init_for_long, {E.INVALID_TRANSACTION_TIMEOUT: range(7)}),
-    Row(fresh, init_for_no_time, {E.INVALID_TRANSACTION_TIMEOUT: range(7)}),
-    Row(fresh, init_two_phase, {E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: [6]}),
-    Row(fresh, init_keeping, {E.UNSUPPORTED_VERSION: [6]}),
+    Row(fenced, init_as_me, {E.INVALID_PRODUCER_EPOCH: [3], E.PRODUCER_FENCED: range(4, 6)}),
+    Row(mistaken, init_as_me, {E.INVALID_PRODUCER_EPOCH: [3], E.PRODUCER_FENCED: range(4, 6)}),
+    Row(fresh, init_as_me, {E.NONE: range(3, 6)}),
+    Row(committed, init_as_me, {E.NONE: range(3, 6)}),
+    Row(ongoing, init_as_me, {E.CONCURRENT_TRANSACTIONS: range(3, 6)}),
+    Row(fresh, init_with_half, {E.INVALID_REQUEST: range(3, 6)}),
+    Row(unnamed, init_as_me, {E.INVALID_REQUEST: range(6)}),
+    Row(fresh, init_for_long, {E.INVALID_TRANSACTION_TIMEOUT: range(6)}),
+    Row(fresh, init_for_no_time, {E.INVALID_TRANSACTION_TIMEOUT: range(6)}),
 ]  # fmt: skip
 CASES = [
     pytest.param(row, version, code, id=f"{row.given.__name__}-{row.ask.__name__}-{version}")

@@ -11,7 +11,7 @@ import pytest
 from tests.sim.cluster.oracle import Oracle
 
 from ottla.base.cluster import BrokerRegistration
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, UserError
 from ottla.base.metadata import Node
 from ottla.base.types import TopicPartition
 from ottla.broker import broker as broker_module
@@ -362,6 +362,25 @@ def test_a_session_that_is_lost_while_its_broker_registers_is_followed_by_anothe
         world.until(lambda: live_path(victim) not in zookeeper.tree)
         world.until(lambda: live_path(victim) in zookeeper.tree)
         world.until(lambda: victim in world.isr())
+
+
+def test_a_broker_with_data_does_not_start_a_new_cluster_in_an_empty_zookeeper() -> None:
+    with bed() as world:
+        victim = world.followers()[0]
+        machine = world.cluster.machines[victim]
+        right = world.cluster.properties(victim)["zookeeper.connect"]
+        world.until(lambda: KEY in world.broker(victim).partitions)
+        machine.kill()
+        world.cluster.use({"zookeeper.connect": f"{right}-of-another-cluster"})
+        machine.start()
+        world.until(lambda: machine.has_failed)
+        assert isinstance(machine.start_error, UserError)
+        assert "knows no cluster" in str(machine.start_error)
+        assert f"{KEY.topic}-{KEY.partition}" in machine.disk.list(DATA)
+        machine.kill()
+        world.cluster.use({"zookeeper.connect": right})
+        machine.start()
+        world.until(lambda: machine.is_ready and victim in world.isr())
 
 
 def test_a_machine_that_lost_power_says_so_even_if_it_loses_its_session_while_it_joins(

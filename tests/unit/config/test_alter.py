@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.config.alter import AlterOp, alter
+from ottla.base.config.alter import alter
 from ottla.base.config.broker_table import BROKER
 from ottla.base.config.definition import ConfigTable
+from ottla.base.config.resource import AlterOp
 from ottla.base.config.topic_table import TOPIC
 from ottla.base.errors import ErrorCode, KafkaError
 

@@ -10,11 +10,11 @@ from ottla.base.config.broker_table import BROKER
 from ottla.base.config.definition import ConfigType
 from ottla.base.config.describe import (
     ConfigEntry,
-    ConfigSource,
     describe_broker,
     describe_broker_default,
     describe_topic,
 )
+from ottla.base.config.resource import ConfigSource
 from ottla.base.config.topic_table import TOPIC
 
 STATIC = {
@@ -35,7 +35,7 @@ DYNAMIC_BROKER = {
     "leader.replication.throttled.rate": "1000",
     "unknown.thing": "5",
 }
-TOPIC_1, BROKER_2, DEFAULT_3, STATIC_4, DEFAULTS_5, _ = ConfigSource
+TOPIC_1, BROKER_2, DEFAULT_3, STATIC_4, DEFAULTS_5 = map(ConfigSource, range(1, 6))
 
 
 def topic(**overrides: str) -> dict[str, ConfigEntry]:

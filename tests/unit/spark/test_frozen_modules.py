@@ -11,8 +11,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from ottla.spark import frozen_modules
 from ottla.spark.frozen_modules import freeze_modules
+from ottla.spark.range_partition import RangePartition, read_range
 from ottla.spark.sink import stream_writer
-from ottla.spark.source import RangePartition, read_range
 
 VALUES = StructType([StructField("value", StringType())])
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "topic": "t", "delivery": "at-least-once"}

@@ -11,7 +11,8 @@ import pytest
 import ottla.streams as st
 from ottla.base.errors import UserError
 from ottla.streams.checkpoint import AppLock, LocalFiles, check_topology
-from ottla.streams.reset import delete_files, files_of, internal_topics, sink_topics
+from ottla.streams.internal_topics import internal_topics_of
+from ottla.streams.reset import delete_files, files_of, sink_topics
 
 
 def app(state_dir: Path, least: int = 5) -> st.App:
@@ -79,16 +80,16 @@ def test_internal_topics_are_known_by_their_names() -> None:
         "shop-totals-changelog", "shop-by-item-repartition", "shop-orders", "shopper-x-changelog",
         "orders", "shop-changelog", "shop-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000012-topic",
     ]  # fmt: skip
-    assert internal_topics("shop", topics) == [
+    assert internal_topics_of("shop", topics) == [
         "shop-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000012-topic",
         "shop-by-item-repartition",
         "shop-changelog",
         "shop-totals-changelog",
     ]
     ours = ["shop-items-changes", "shop-a-b-subscriptions"]
-    assert internal_topics("shop", ours) == []
-    assert internal_topics("shop", ours, written=[*ours, "orders"]) == sorted(ours)
-    assert internal_topics("shop", topics, excluded=topics[:2]) == [
+    assert internal_topics_of("shop", ours) == []
+    assert internal_topics_of("shop", ours, written=[*ours, "orders"]) == sorted(ours)
+    assert internal_topics_of("shop", topics, excluded=topics[:2]) == [
         "shop-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000012-topic",
         "shop-changelog",
     ]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import ottla.streams as st
-from ottla.streams.plan.nodes import Sink
+from ottla.streams.operators.topics import Sink
 from ottla.streams.query_settings import (
     NO_DATA_BATCHES,
     TRACK_STATE_ROWS,
@@ -48,7 +48,7 @@ def test_changes_of_windows_need_no_batch_without_data_and_what_closes_does() ->
     changes, closed, own = st.App("changes"), st.App("closed"), st.App("own")
     windows(changes).to("out")
     windows(closed).suppress().to("out")
-    words = own.stream("words", value=st.String).transform(lambda rows: rows)
+    words = own.stream("words", value=st.String).transform_df(lambda rows: rows)
     words.group_by_key().count().to("out")
     assert query_settings(sink_of(changes)) == {TRACK_STATE_ROWS: "false", NO_DATA_BATCHES: "false"}
     assert query_settings(sink_of(closed)) == {TRACK_STATE_ROWS: "false"}

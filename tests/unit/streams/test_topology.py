@@ -6,15 +6,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import assert_type
 
 import pytest
 from examples import windowed_totals, word_count
 
 import ottla.streams as st
 from ottla.streams.durations import duration_ms, format_duration
+from ottla.streams.serdes import PlainSerde, SinkSerde
 
 ORDER = st.Json("id string, item string, amount double")
+PLAIN_SERDES = [st.Bytes, st.Long, st.String]
 
 
 @pytest.fixture
@@ -151,7 +153,7 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
         ),
         (
             lambda app, o: late_windows(o).count().to_stream().filter(lambda v: v.count > 1),
-            r"to_stream .*write the table with to\(topic\) first, or continue after through",
+            r"to_stream .*write the table with to\(topic\) first, and continue from app\.table",
         ),
         (lambda app, o: o.group_by_key().aggregate(dict), r"pass two functions"),
         (lambda app, o: o.group_by_key().aggregate(dict, max), r"specify the result: schema="),
@@ -173,7 +175,7 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
         ),
         (
             lambda app, o: o.group_by_key().reduce(max).to_stream().process(Silent, schema="int"),
-            "process .*is already aggregated; put through",
+            r"process .*is already aggregated; write it with to\(topic\) and continue from app",
         ),
         (lambda app, o: o.map(lambda v: v.id), r"map .*must return \(key, value\)"),
         (lambda app, o: o.map(lambda v: (v.id, f"{v.id}")), r'key_schema="string", schema='),
@@ -202,7 +204,7 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
         (lambda app, o: table(app).join(o), "a table joins only tables"),
         (
             lambda app, o: o.group_by_key().count().join(table(app)),
-            "join .*is already aggregated; put through",
+            r"join .*is already aggregated; write it with to\(topic\)",
         ),
         (lambda app, o: o.join(table(app), lambda a, b: a.id, on=lambda v: v.id), "global_table"),
         (lambda app, o: o.join(3, within="1 s"), "3 is not a stream, table or global table"),
@@ -231,10 +233,10 @@ def build_second_aggregate(app: st.App, orders: st.Stream) -> None:
             lambda app, o: (
                 o.group_by_key().count().to_stream().merge(o.group_by_key().count().to_stream())
             ),
-            r"merge .*a query can have only one; put through\(topic\) after one",
+            r"merge .*a query can have only one; write one of them with to\(topic\)",
         ),
         (build_two_sinks, "topic 'x' is already written"),
-        (build_second_aggregate, "is already aggregated; put through"),
+        (build_second_aggregate, r"is already aggregated; write it with to\(topic\)"),
         (lambda app, o: app.stream("t", value="json"), "value='json' is not a serde"),
         (lambda app, o: app.stream("t", value=st.Json), r"value=st\.Json needs the columns"),
         (lambda app, o: app.table("t", value=st.Json()), r"value=st\.Json needs the columns"),
@@ -356,8 +358,9 @@ def test_building_and_explaining_needs_no_spark() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("serde", [st.String, st.Bytes, st.Long])
-def test_a_serde_without_parameters_may_be_called(serde: Any) -> None:
+@pytest.mark.parametrize("serde", PLAIN_SERDES)
+def test_a_serde_without_parameters_may_be_called(serde: PlainSerde) -> None:
+    assert_type(serde(), PlainSerde)
     assert serde() is serde
     app = st.App("called")
     app.stream("a", key=serde(), value=serde()).to("b", key=serde(), value=serde())
@@ -366,10 +369,86 @@ def test_a_serde_without_parameters_may_be_called(serde: Any) -> None:
     assert app.explain() == plain.explain()
 
 
+def test_every_serde_without_parameters_is_tested() -> None:
+    plain = [each for each in vars(st).values() if isinstance(each, PlainSerde)]
+    assert plain == PLAIN_SERDES
+
+
 @pytest.mark.parametrize("serde", [st.Json, st.Json(), ORDER])
-def test_to_writes_json_with_its_own_columns(serde: Any) -> None:
+def test_to_writes_json_with_its_own_columns(serde: SinkSerde) -> None:
     app = st.App("json")
     app.stream("orders", value=ORDER).to("copies", value=serde)
     plain = st.App("json")
     plain.stream("orders", value=ORDER).to("copies")
     assert app.explain() == plain.explain()
+
+
+def test_json_may_be_a_plain_value(app: st.App) -> None:
+    halves = app.stream("halves", key=st.Json("int"), value=st.Json("double"))
+    halves.to("copies", key=st.Json, value=st.Json("double"))
+    assert app.explain() == (
+        " 1  stream  topic halves: key json int, value json double\n"
+        " 2  to  topic copies: key json, value json  [appends]"
+    )
+    records = halves.map_values(lambda half: {"value": half})
+    with pytest.raises(st.TopologyError, match="cannot be written as json double"):
+        records.to("records", value=st.Json("double"))
+    with pytest.raises(st.TopologyError, match="cannot be written as json"):
+        halves.to("records", value=st.Json("value double"))
+
+
+# ------------------------------------------------------------------------------ deprecated names
+
+
+def topology_of(build: Callable[[st.App], None]) -> str:
+    app = st.App("old")
+    build(app)
+    return app.topology()
+
+
+def test_through_is_deprecated_in_favour_of_to_and_a_source() -> None:
+    columns = "id string, item string, amount double"
+
+    def old(app: st.App) -> None:
+        orders = app.stream("orders", value=st.Json(columns))
+        with pytest.warns(DeprecationWarning, match=r"use to\(topic\) .* app\.stream") as warned:
+            between = orders.through("between")
+        assert warned[0].filename == __file__
+        between.filter(lambda o: o.amount > 1).to("out")
+        counts = orders.group_by_key().count()
+        with pytest.warns(DeprecationWarning, match=r"use to\(topic\) .* app\.table") as warned:
+            table = counts.through("counts")
+        assert warned[0].filename == __file__
+        table.filter(lambda v: v.count > 1).to("many")
+
+    def new(app: st.App) -> None:
+        orders = app.stream("orders", value=st.Json(columns))
+        orders.to("between")
+        app.stream("between", value=st.Json(columns)).filter(lambda o: o.amount > 1).to("out")
+        orders.group_by_key().count().to("counts")
+        counts = app.table("counts", value=st.Json("count bigint"))
+        counts.filter(lambda v: v.count > 1).to("many")
+
+    assert topology_of(old) == topology_of(new)
+
+
+def test_transform_is_deprecated_in_favour_of_transform_df() -> None:
+    def old(made: st.App) -> None:
+        with pytest.warns(DeprecationWarning, match="use transform_df") as warned:
+            made.stream("t", value=ORDER).transform(len, "n int", key_schema="int").to("u")
+        assert warned[0].filename == __file__
+
+    def new(made: st.App) -> None:
+        made.stream("t", value=ORDER).transform_df(len, "n int", key_schema="int").to("u")
+
+    assert topology_of(old) == topology_of(new)
+
+
+def test_df_is_deprecated_in_favour_of_to_df(
+    orders: st.Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(st.Stream, "to_df", lambda stream: "rows")
+    with pytest.warns(DeprecationWarning, match=r"use to_df\(\)") as warned:
+        rows = orders.df
+    assert rows == "rows"
+    assert warned[0].filename == __file__

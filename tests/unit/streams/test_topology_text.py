@@ -81,7 +81,7 @@ def sources(app: st.App) -> None:
 
 def dataframes(app: st.App) -> None:
     orders = app.stream("orders", value=ORDER)
-    orders.transform(shout, "n bigint", key_schema="bigint").to("frames")
+    orders.transform_df(shout, "n bigint", key_schema="bigint").to("frames")
 
 
 def aggregations(app: st.App) -> None:

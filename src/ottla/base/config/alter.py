@@ -19,7 +19,6 @@ brokers, where values are checked against each other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.base.config.broker_table import BROKER
@@ -30,17 +29,9 @@ from ottla.base.config.definition import (
     format_value,
     split_list,
 )
+from ottla.base.config.resource import AlterOp
 from ottla.base.config.unused_properties import no_effect, not_needed
 from ottla.base.errors import ErrorCode, KafkaError
-
-
-class AlterOp(IntEnum):
-    """Kafka's codes for the operations of IncrementalAlterConfigs."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class Alteration(NamedTuple):

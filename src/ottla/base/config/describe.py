@@ -12,34 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import NamedTuple
 
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.config.broker_table import BROKER, broker_synonyms
 from ottla.base.config.definition import ConfigKey, ConfigType, UpdateMode, format_value
 from ottla.base.config.group import GROUP
+from ottla.base.config.resource import ConfigSource, ConfigSynonym
 from ottla.base.config.topic import topic_defaults
 from ottla.base.config.topic_table import TOPIC
-
-
-class ConfigSource(IntEnum):
-    """Kafka's codes for the source of a value."""
-
-    TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    GROUP_CONFIG = 8
-
-
-class ConfigSynonym(NamedTuple):
-    """One source of a value."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +58,7 @@ def describe_topic(
         text = format_value(value)
         synonyms = _broker_layers(broker, key.synonyms[0].name) if key.synonyms else []
         if override is not None:
-            synonyms.insert(0, ConfigSynonym(key.name, text, ConfigSource.TOPIC_CONFIG))
+            synonyms.insert(0, ConfigSynonym(key.name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG))
         entries.append(_entry(key, text, synonyms, read_only=False))
     return sorted(entries, key=lambda entry: entry.name)
 
@@ -91,7 +71,7 @@ def describe_group(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[C
         text = overrides.get(key.name, broker.text(default))
         synonyms = _broker_layers(broker, default)
         if key.name in overrides:
-            synonyms.insert(0, ConfigSynonym(key.name, text, ConfigSource.GROUP_CONFIG))
+            synonyms.insert(0, ConfigSynonym(key.name, text, ConfigSource.DYNAMIC_GROUP_CONFIG))
         entries.append(_entry(key, text, synonyms, read_only=False))
     return sorted(entries, key=lambda entry: entry.name)
 

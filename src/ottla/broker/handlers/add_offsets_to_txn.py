@@ -5,18 +5,24 @@ PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import asyncio
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.internal_topic import InternalTopic
 from ottla.core.coordinator import ProducerIdAndEpoch
-from ottla.core.txn.events import AddPartitionsRequested
+from ottla.core.txn.events import AddPartitionsRequested, PartitionCodes
 
-API_KEY = 25
+if TYPE_CHECKING:
+    from ottla.wire.messages.add_offsets_to_txn import (
+        AddOffsetsToTxnRequest,
+        AddOffsetsToTxnResponseDict,
+    )
+
 _FIRST_WITH_FENCED = 2
 
 
@@ -39,7 +45,9 @@ class Ports(Protocol):
     def transaction_coordinator(self) -> TransactionCoordinator: ...
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: AddOffsetsToTxnRequest
+) -> Response[AddOffsetsToTxnResponseDict]:
     if not request.transactional_id or not request.group_id:
         return {"error_code": ErrorCode.INVALID_REQUEST}
     if broker.group_coordinator.topic.image is None:
@@ -47,27 +55,31 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     return _add(broker, context, request)
 
 
-async def _create_and_add(broker: Ports, context: RequestContext, request: Any) -> Body | None:
+async def _create_and_add(
+    broker: Ports, context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponseDict | None:
     try:
         await broker.group_coordinator.topic.create()
     except KafkaError as error:
         return {"error_code": error.code}
     response = _add(broker, context, request)
-    return response if isinstance(response, dict) else await response  # type: ignore[misc]
+    return await response if isinstance(response, asyncio.Future) else response
 
 
-def _add(broker: Ports, context: RequestContext, request: Any) -> Response:
+def _add(
+    broker: Ports, context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponseDict | asyncio.Future[AddOffsetsToTxnResponseDict | None]:
     index = broker.group_coordinator.topic.partition_for(request.group_id)
     if index is None:
         return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
-    def finish(body: Body) -> Body:
+    def finish(body: PartitionCodes) -> AddOffsetsToTxnResponseDict:
         return _response(body["error_code"], context.api_version)
 
-    delayed = DelayedResponse(lambda code: _response(code, context.api_version), finish)
+    delayed = DelayedResponse(lambda code: _response(code, context.api_version))
     broker.transaction_coordinator.add_partitions(
         AddPartitionsRequested(
-            delayed,
+            ConvertedToken(delayed, finish),
             request.transactional_id,
             ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             frozenset({TopicPartition(OFFSETS_TOPIC, index)}),
@@ -76,7 +88,7 @@ def _add(broker: Ports, context: RequestContext, request: Any) -> Response:
     return delayed.response()
 
 
-def _response(code: ErrorCode, version: int) -> Body:
+def _response(code: ErrorCode, version: int) -> AddOffsetsToTxnResponseDict:
     if code == ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     return {"error_code": code}

@@ -13,18 +13,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.cluster import INTERNAL_TOPICS
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.delayed_response import DelayedResponses
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.delayed_response import ConvertedToken, DelayedResponses
 from ottla.broker.ports import Metadata, TransactionSubmitter
 from ottla.core.coordinator import ProducerIdAndEpoch, Token
-from ottla.core.txn.events import AddPartitionsRequested, VerifyRequested
+from ottla.core.txn.events import AddPartitionsRequested, PartitionCodes, VerifyRequested
 
-API_KEY = 24
+if TYPE_CHECKING:
+    from ottla.wire.messages.add_partitions_to_txn import (
+        AddPartitionsToTxnPartitionResultDict,
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponseDict,
+        AddPartitionsToTxnResultDict,
+        AddPartitionsToTxnTopic,
+    )
+
 _FIRST_BATCHED = 4
 _FIRST_WITH_FENCED = 2
 
@@ -40,19 +48,19 @@ class Ports(Metadata, Protocol):
     def transaction_coordinator(self) -> Coordinator: ...
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Response[AddPartitionsToTxnResponseDict]:
     version = context.api_version
     if version >= _FIRST_BATCHED:
-        delayed = DelayedResponses(lambda results: {"results_by_transaction": results})
+        delayed = DelayedResponses(_all_results)
         for transaction in request.transactions:
             producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
             _TransactionRequest(
                 broker, version, transaction.transactional_id, producer, transaction.topics
             ).submit(delayed, verify_only=transaction.verify_only)
         return delayed.response()
-    delayed = DelayedResponses(
-        lambda results: {"results_by_topic_v3_and_below": results[0]["topic_results"]}
-    )
+    delayed = DelayedResponses(_only_result)
     producer = ProducerIdAndEpoch(
         request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
     )
@@ -66,6 +74,14 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     return delayed.response()
 
 
+def _all_results(results: list[AddPartitionsToTxnResultDict]) -> AddPartitionsToTxnResponseDict:
+    return {"results_by_transaction": results}
+
+
+def _only_result(results: list[AddPartitionsToTxnResultDict]) -> AddPartitionsToTxnResponseDict:
+    return {"results_by_topic_v3_and_below": results[0]["topic_results"]}
+
+
 class _TransactionRequest:
     """The request for one transaction."""
 
@@ -75,7 +91,7 @@ class _TransactionRequest:
         version: int,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
-        topics: Sequence[Any],
+        topics: Sequence[AddPartitionsToTxnTopic],
     ) -> None:
         self._broker = broker
         self._version = version
@@ -85,7 +101,12 @@ class _TransactionRequest:
             TopicPartition(topic.name, index) for topic in topics for index in topic.partitions
         ]
 
-    def submit(self, delayed: DelayedResponses, *, verify_only: bool) -> None:
+    def submit(
+        self,
+        delayed: DelayedResponses[AddPartitionsToTxnResultDict, AddPartitionsToTxnResponseDict],
+        *,
+        verify_only: bool,
+    ) -> None:
         rejected = self._rejected()
         if rejected:
             attempted = dict.fromkeys(self._keys, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -93,10 +114,10 @@ class _TransactionRequest:
         elif not self._id:
             delayed.add_body(self._all(ErrorCode.INVALID_REQUEST))
         else:
-            token = _TransactionToken(self, delayed.add_pending(self._all))
+            token = ConvertedToken(delayed.add_pending(self._all), self._finish)
             self._submit(token, verify_only)
 
-    def _submit(self, token: Token, verify_only: bool) -> None:
+    def _submit(self, token: Token[PartitionCodes], verify_only: bool) -> None:
         coordinator, keys = self._broker.transaction_coordinator, frozenset(self._keys)
         if verify_only:
             coordinator.submit(VerifyRequested(token, self._id, self._producer, keys))
@@ -116,20 +137,24 @@ class _TransactionRequest:
                 rejected[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return rejected
 
-    def finish(self, body: Body) -> Body:
+    def _finish(self, body: PartitionCodes) -> AddPartitionsToTxnResultDict:
         if "errors" in body:
-            return self._result({key: body["errors"].get(key, 0) for key in self._keys})
+            errors = body["errors"]
+            return self._result({key: errors.get(key, ErrorCode.NONE) for key in self._keys})
         return self._all(body["error_code"])
 
-    def _all(self, code: ErrorCode) -> Body:
+    def _all(self, code: ErrorCode) -> AddPartitionsToTxnResultDict:
         if code == ErrorCode.PRODUCER_FENCED and self._version < _FIRST_WITH_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         return self._result(dict.fromkeys(self._keys, code))
 
-    def _result(self, codes: dict[TopicPartition, ErrorCode]) -> Body:
-        topics: dict[str, list[Body]] = {}
+    def _result(self, codes: dict[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResultDict:
+        topics: dict[str, list[AddPartitionsToTxnPartitionResultDict]] = {}
         for key, code in codes.items():
-            result = {"partition_index": key.partition, "partition_error_code": code}
+            result: AddPartitionsToTxnPartitionResultDict = {
+                "partition_index": key.partition,
+                "partition_error_code": code,
+            }
             topics.setdefault(key.topic, []).append(result)
         return {
             "transactional_id": self._id,
@@ -137,19 +162,3 @@ class _TransactionRequest:
                 {"name": name, "results_by_partition": results} for name, results in topics.items()
             ],
         }
-
-
-class _TransactionToken:
-    """A token that converts the coordinator's reply and passes it on."""
-
-    __slots__ = ("_request", "_token")
-
-    def __init__(self, request: _TransactionRequest, token: Token) -> None:
-        self._request = request
-        self._token = token
-
-    def reply(self, body: Body) -> None:
-        self._token.reply(self._request.finish(body))
-
-    def fail(self, error: Any) -> None:
-        self._token.fail(error)

@@ -10,18 +10,25 @@ Deviations: none known."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ottla.base.config.alter import AlterOp
+from ottla.base.config.resource import AlterOp
 from ottla.base.errors import KafkaError
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.alter_configs import ConfigDecision, ConfigRequest
 
-API_KEY = 33
+if TYPE_CHECKING:
+    from ottla.wire.messages.alter_configs import (
+        AlterConfigsRequest,
+        AlterConfigsResourceResponseDict,
+        AlterConfigsResponseDict,
+    )
 
 
-async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
+async def handle(
+    broker: TopicPorts, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponseDict:
     requested = [
         ConfigRequest(
             resource.resource_type,
@@ -32,7 +39,7 @@ async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> B
         for resource in request.resources
     ]
     decisions = await decided(broker, requested, request.validate_only)
-    return {"throttle_time_ms": 0, "responses": [result(each) for each in decisions]}
+    return {"throttle_time_ms": 0, "responses": [_result(each) for each in decisions]}
 
 
 async def decided(
@@ -47,7 +54,7 @@ async def decided(
         ]
 
 
-def result(decision: ConfigDecision) -> Body:
+def _result(decision: ConfigDecision) -> AlterConfigsResourceResponseDict:
     return {
         **error_fields(decision.error),
         "resource_type": decision.resource_type,

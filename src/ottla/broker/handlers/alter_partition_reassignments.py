@@ -11,38 +11,54 @@ Deviations: none known."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.reassignment import ReassignmentRequest
 
-API_KEY = 45
+if TYPE_CHECKING:
+    from ottla.wire.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponseDict,
+        ReassignablePartitionResponseDict,
+    )
+
 _FIRST_WITH_FACTOR = 1
 
 
-async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
+async def handle(
+    broker: TopicPorts, context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponseDict:
     may_change = context.api_version < _FIRST_WITH_FACTOR or request.allow_replication_factor_change
     requested = [
         ReassignmentRequest(TopicPartition(topic.name, each.partition_index), each.replicas)
         for topic in request.topics
         for each in topic.partitions
     ]
-    response: Body = {"allow_replication_factor_change": may_change, "responses": []}
     try:
         decisions = await broker.controller.alter_reassignments(
             requested, may_change_factor=may_change, timeout_ms=request.timeout_ms
         )
     except KafkaError as error:
-        return {**response, **error_fields(error)}
-    topics: dict[str, list[Body]] = {}
+        return {
+            "allow_replication_factor_change": may_change,
+            "error_code": error.code,
+            "error_message": error.message,
+            "responses": [],
+        }
+    topics: dict[str, list[ReassignablePartitionResponseDict]] = {}
     for decision in decisions:
-        result = {
+        result: ReassignablePartitionResponseDict = {
             "partition_index": decision.partition.partition,
             **error_fields(decision.error),
         }
         topics.setdefault(decision.partition.topic, []).append(result)
-    responses = [{"name": name, "partitions": result} for name, result in topics.items()]
-    return {**response, "error_code": ErrorCode.NONE, "error_message": None, "responses": responses}
+    return {
+        "allow_replication_factor_change": may_change,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "responses": [{"name": name, "partitions": result} for name, result in topics.items()],
+    }

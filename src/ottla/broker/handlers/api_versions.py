@@ -17,27 +17,24 @@ Deviations
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
+from ottla.broker.features import Features
+from ottla.wire.api import Api
 
-API_KEY = 18
+if TYPE_CHECKING:
+    from ottla.wire.messages.api_versions import (
+        ApiVersionDict,
+        ApiVersionsRequest,
+        ApiVersionsResponseDict,
+    )
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_ZERO = 4
-
-
-class Features(NamedTuple):
-    """The result of `Broker.features()`."""
-
-    supported: Mapping[str, tuple[int, int]]
-    """Name -> lowest and highest level."""
-    finalized: Mapping[str, int]
-    epoch: int
-    """Epoch of the finalized features; -1 if none has been finalized."""
 
 
 class Ports(Protocol):
@@ -50,17 +47,19 @@ class ApiVersions:
     """The handler. The router creates it, because only the router knows what is served."""
 
     def __init__(self, supported_versions: Sequence[tuple[int, int, int]]) -> None:
-        self._api_keys = [
+        self._api_keys: list[ApiVersionDict] = [
             {"api_key": api_key, "min_version": low, "max_version": high}
             for api_key, low, high in supported_versions
         ]
-        own = [entry for entry in self._api_keys if entry["api_key"] == API_KEY]
-        self.unsupported: Body = {
+        own = [entry for entry in self._api_keys if entry["api_key"] == Api.API_VERSIONS]
+        self.unsupported: ApiVersionsResponseDict = {
             "error_code": ErrorCode.UNSUPPORTED_VERSION,
             "api_keys": own,
         }
 
-    def handle(self, broker: Ports, context: RequestContext, request: Any) -> Body:
+    def handle(
+        self, broker: Ports, context: RequestContext, request: ApiVersionsRequest
+    ) -> ApiVersionsResponseDict:
         if context.api_version >= _FIRST_WITH_SOFTWARE and not (
             _SOFTWARE.fullmatch(request.client_software_name)
             and _SOFTWARE.fullmatch(request.client_software_version)

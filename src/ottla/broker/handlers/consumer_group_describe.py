@@ -6,17 +6,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.broker.ports import GroupSubmitter
 from ottla.broker.topic_views import requested_operations
 from ottla.core.group.events import ConsumerDescribeRequested
 
-API_KEY = 69
+if TYPE_CHECKING:
+    from ottla.wire.messages.consumer_group_describe import (
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponseDict,
+        DescribedGroupDict,
+    )
 
 
 class Coordinator(GroupSubmitter, Protocol):
@@ -31,10 +37,12 @@ class Ports(Protocol):
     def group_coordinator(self) -> Coordinator: ...
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> Response[ConsumerGroupDescribeResponseDict]:
     operations = requested_operations(request.include_authorized_operations, GROUP_OPERATIONS)
 
-    def finish(groups: list[Body]) -> Body:
+    def finish(groups: list[DescribedGroupDict]) -> ConsumerGroupDescribeResponseDict:
         return {"groups": [{**group, "authorized_operations": operations} for group in groups]}
 
     delayed = DelayedResponses(finish)
@@ -44,10 +52,10 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
         elif not group_id:
             delayed.add_body(_error(group_id, ErrorCode.INVALID_GROUP_ID))
         else:
-            token = delayed.add_pending(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
+            token = delayed.add_pending(partial(_error, group_id))
             broker.group_coordinator.submit(ConsumerDescribeRequested(token, group_id))
     return delayed.response()
 
 
-def _error(group_id: str, code: ErrorCode) -> Body:
+def _error(group_id: str, code: ErrorCode) -> DescribedGroupDict:
     return {"group_id": group_id, "error_code": code}

@@ -18,10 +18,11 @@ Deviations
 from __future__ import annotations
 
 import uuid
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
 from ottla.broker.ports import GroupSubmitter
 from ottla.core.group.consumer_heartbeat import check
@@ -29,7 +30,12 @@ from ottla.core.group.consumer_records import Assignment
 from ottla.core.group.events import ConsumerHeartbeat
 from ottla.core.group.settings import GroupSettings
 
-API_KEY = 68
+if TYPE_CHECKING:
+    from ottla.wire.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponseDict,
+        TopicPartitionsRequest,
+    )
 
 
 class Coordinator(GroupSubmitter, Protocol):
@@ -47,7 +53,9 @@ class Ports(Protocol):
     def group_coordinator(self) -> Coordinator: ...
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> Response[ConsumerGroupHeartbeatResponseDict]:
     coordinator = broker.group_coordinator
     if not coordinator.serves_consumer_protocol:
         return _error(ErrorCode.UNSUPPORTED_VERSION)
@@ -76,11 +84,11 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     return delayed.response()
 
 
-def _owned(topics: list[Any] | None) -> Assignment | None:
+def _owned(topics: Sequence[TopicPartitionsRequest] | None) -> Assignment | None:
     if topics is None:
         return None
     return {each.topic_id: frozenset(each.partitions) for each in topics if each.partitions}
 
 
-def _error(code: ErrorCode) -> Body:
+def _error(code: ErrorCode) -> ConsumerGroupHeartbeatResponseDict:
     return {"error_code": code}

@@ -9,17 +9,24 @@ Deviations: none known."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import KafkaError
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.create_partitions import PartitionIncrease, PartitionsDecision
 
-API_KEY = 37
+if TYPE_CHECKING:
+    from ottla.wire.messages.create_partitions import (
+        CreatePartitionsRequest,
+        CreatePartitionsResponseDict,
+        CreatePartitionsTopic,
+    )
 
 
-async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
+async def handle(
+    broker: TopicPorts, context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponseDict:
     requested = [_more_partitions(topic) for topic in request.topics]
     try:
         decisions = await broker.controller.create_partitions(
@@ -34,8 +41,8 @@ async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> B
     }
 
 
-def _more_partitions(topic: Any) -> PartitionIncrease:
-    assignments = topic.assignments
-    if assignments is not None:
-        assignments = [each.broker_ids for each in assignments]
+def _more_partitions(topic: CreatePartitionsTopic) -> PartitionIncrease:
+    assignments = None
+    if topic.assignments is not None:
+        assignments = [each.broker_ids for each in topic.assignments]
     return PartitionIncrease(topic.name, topic.count, assignments)

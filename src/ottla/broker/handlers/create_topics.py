@@ -14,19 +14,27 @@ Deviations
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import KafkaError
 from ottla.base.types import ZERO_UUID
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.described_configs import created_topic_configs
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
 
-API_KEY = 19
+if TYPE_CHECKING:
+    from ottla.wire.messages.create_topics import (
+        CreatableTopic,
+        CreatableTopicResultDict,
+        CreateTopicsRequest,
+        CreateTopicsResponseDict,
+    )
 
 
-async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
+async def handle(
+    broker: TopicPorts, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponseDict:
     requested = [_new_topic(topic) for topic in request.topics]
     try:
         decisions = await broker.controller.create_topics(
@@ -41,7 +49,7 @@ async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> B
     }
 
 
-def _new_topic(topic: Any) -> NewTopic:
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         num_partitions=topic.num_partitions,
@@ -51,8 +59,16 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _result(broker: TopicPorts, decision: TopicDecision, validate_only: bool) -> Body:
-    result: Body = {"name": decision.name, "configs": [], **error_fields(decision.error)}
+def _result(
+    broker: TopicPorts, decision: TopicDecision, validate_only: bool
+) -> CreatableTopicResultDict:
+    error = error_fields(decision.error)
+    result: CreatableTopicResultDict = {
+        "name": decision.name,
+        "configs": [],
+        "error_code": error["error_code"],
+        "error_message": error["error_message"],
+    }
     topic = decision.topic
     if decision.error is None and topic is not None:
         result["topic_id"] = ZERO_UUID if validate_only else topic.topic_id

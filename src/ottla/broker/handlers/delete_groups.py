@@ -5,24 +5,36 @@ named twice is returned once."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
 from ottla.broker.ports import GroupRequests
 from ottla.core.group.events import DeleteRequested
 
-API_KEY = 42
+if TYPE_CHECKING:
+    from ottla.wire.messages.delete_groups import (
+        DeletableGroupResultDict,
+        DeleteGroupsRequest,
+        DeleteGroupsResponseDict,
+    )
 
 
-def handle(broker: GroupRequests, context: RequestContext, request: Any) -> Response:
-    delayed = DelayedResponses(lambda results: {"results": results})
+def handle(
+    broker: GroupRequests, context: RequestContext, request: DeleteGroupsRequest
+) -> Response[DeleteGroupsResponseDict]:
+    delayed = DelayedResponses(_response)
     for group_id in dict.fromkeys(request.groups_names):
-        token = delayed.add_pending(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
+        token = delayed.add_pending(partial(_error, group_id))
         broker.group_coordinator.submit(DeleteRequested(token, group_id))
     return delayed.response()
 
 
-def _error(group_id: str, code: ErrorCode) -> Body:
+def _response(results: list[DeletableGroupResultDict]) -> DeleteGroupsResponseDict:
+    return {"results": results}
+
+
+def _error(group_id: str, code: ErrorCode) -> DeletableGroupResultDict:
     return {"group_id": group_id, "error_code": code}

@@ -6,15 +6,22 @@ is only compacted is refused (POLICY_VIOLATION), because deleting its records wo
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.cluster import INTERNAL_TOPICS
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.ports import PartitionLookup
 
-API_KEY = 21
+if TYPE_CHECKING:
+    from ottla.wire.messages.delete_records import (
+        DeleteRecordsPartition,
+        DeleteRecordsPartitionResultDict,
+        DeleteRecordsRequest,
+        DeleteRecordsResponseDict,
+    )
+
 ALL = -1
 UNKNOWN = -1
 
@@ -30,8 +37,10 @@ class Ports(PartitionLookup, Protocol):
     def logs(self) -> Logs: ...
 
 
-async def handle(broker: Ports, context: RequestContext, request: Any) -> Body:
-    response = {
+async def handle(
+    broker: Ports, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponseDict:
+    response: DeleteRecordsResponseDict = {
         "topics": [
             {
                 "name": topic.name,
@@ -46,7 +55,9 @@ async def handle(broker: Ports, context: RequestContext, request: Any) -> Body:
     return response
 
 
-def _delete(broker: Ports, topic: str, requested: Any) -> Body:
+def _delete(
+    broker: Ports, topic: str, requested: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResultDict:
     index = requested.partition_index
     try:
         if topic in INTERNAL_TOPICS:

@@ -12,19 +12,27 @@ Deviations: none known."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.delete_topics import DeleteDecision, TopicReference
 
-API_KEY = 20
+if TYPE_CHECKING:
+    from ottla.wire.messages.delete_topics import (
+        DeletableTopicResultDict,
+        DeleteTopicsRequest,
+        DeleteTopicsResponseDict,
+    )
+
 _FIRST_BY_ID = 6
 _FIRST_WITH_DISABLED = 3
 
 
-async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
+async def handle(
+    broker: TopicPorts, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponseDict:
     if context.api_version >= _FIRST_BY_ID:
         references = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
     else:
@@ -39,7 +47,7 @@ async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> B
     }
 
 
-def _result(decision: DeleteDecision, version: int) -> Body:
+def _result(decision: DeleteDecision, version: int) -> DeletableTopicResultDict:
     error = decision.error
     is_disabled = error is not None and error.code == ErrorCode.TOPIC_DELETION_DISABLED
     if is_disabled and version < _FIRST_WITH_DISABLED:

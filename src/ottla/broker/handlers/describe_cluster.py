@@ -12,10 +12,10 @@ Deviations
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import (
     CLUSTER_OPERATIONS,
     NOT_REQUESTED,
@@ -24,16 +24,24 @@ from ottla.broker.topic_views import (
     requested_operations,
 )
 
-API_KEY = 60
+if TYPE_CHECKING:
+    from ottla.wire.messages.describe_cluster import (
+        DescribeClusterBrokerDict,
+        DescribeClusterRequest,
+        DescribeClusterResponseDict,
+    )
+
 _BROKERS = 1
 _CONTROLLERS = 2
 
 
-async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
+async def handle(
+    broker: TopicPorts, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponseDict:
     await broker.controller.wait_until_begun()
     if request.endpoint_type != _BROKERS:
         return _endpoint_type_error(request.endpoint_type)
-    brokers = [
+    brokers: list[DescribeClusterBrokerDict] = [
         {"broker_id": id, "host": host, "port": port, "rack": rack, "is_fenced": False}
         for id, host, port, rack in reachable_brokers(broker, context.listener)
     ]
@@ -53,8 +61,8 @@ async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> B
     }
 
 
-def _fenced(broker: TopicPorts, listener: str) -> list[Body]:
-    found = []
+def _fenced(broker: TopicPorts, listener: str) -> list[DescribeClusterBrokerDict]:
+    found: list[DescribeClusterBrokerDict] = []
     for each in sorted(broker.image.brokers.values(), key=lambda each: each.id):
         is_fenced = each.fenced or each.id in broker.image.presumed_dead
         if is_fenced and listener in each.endpoints:
@@ -71,7 +79,7 @@ def _fenced(broker: TopicPorts, listener: str) -> list[Body]:
     return found
 
 
-def _endpoint_type_error(endpoint_type: int) -> Body:
+def _endpoint_type_error(endpoint_type: int) -> DescribeClusterResponseDict:
     if endpoint_type == _CONTROLLERS:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
         message = "This is a broker endpoint, but the request requires a controller endpoint."

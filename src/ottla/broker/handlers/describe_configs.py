@@ -14,30 +14,44 @@ Deviations
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.config.describe import ConfigEntry, describe_group
+from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.described_configs import broker_default_entries, broker_entries, topic_entries
 from ottla.broker.loggers import logger_levels
 from ottla.broker.topic_views import TopicPorts, error_fields
-from ottla.core.controller.alter_configs import ResourceType, canonical_broker_name
+from ottla.core.controller.alter_configs import canonical_broker_name
 from ottla.core.controller.topic_names import validate_topic_name
 
-API_KEY = 32
+if TYPE_CHECKING:
+    from ottla.wire.messages.describe_configs import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+        DescribeConfigsResourceResultDict,
+        DescribeConfigsResponseDict,
+        DescribeConfigsResultDict,
+    )
+
 _DYNAMIC_BROKER_LOGGER_CONFIG = 6
 
 
-def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
+def handle(
+    broker: TopicPorts, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponseDict:
     return {
         "throttle_time_ms": 0,
         "results": [_result(broker, resource, request) for resource in request.resources],
     }
 
 
-def _result(broker: TopicPorts, resource: Any, request: Any) -> Body:
-    error, configs = None, []
+def _result(
+    broker: TopicPorts, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResultDict:
+    error: KafkaError | None = None
+    configs: list[DescribeConfigsResourceResultDict] = []
     try:
         configs = _configs(broker, resource, request)
     except KafkaError as caught:
@@ -50,7 +64,9 @@ def _result(broker: TopicPorts, resource: Any, request: Any) -> Body:
     }
 
 
-def _configs(broker: TopicPorts, resource: Any, request: Any) -> list[Body]:
+def _configs(
+    broker: TopicPorts, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> list[DescribeConfigsResourceResultDict]:
     kind, name = resource.resource_type, resource.resource_name
     keys = set(resource.configuration_keys or ())
 
@@ -92,12 +108,14 @@ def _check_broker(broker: TopicPorts, name: str) -> None:
 
 
 def _described(
-    entries: Iterable[ConfigEntry], wanted: Callable[[str], bool], request: Any
-) -> list[Body]:
+    entries: Iterable[ConfigEntry], wanted: Callable[[str], bool], request: DescribeConfigsRequest
+) -> list[DescribeConfigsResourceResultDict]:
     return [_entry(entry, request) for entry in entries if wanted(entry.name)]
 
 
-def _entry(entry: ConfigEntry, request: Any) -> Body:
+def _entry(
+    entry: ConfigEntry, request: DescribeConfigsRequest
+) -> DescribeConfigsResourceResultDict:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return {
         "name": entry.name,
@@ -113,7 +131,7 @@ def _entry(entry: ConfigEntry, request: Any) -> Body:
     }
 
 
-def _logger(name: str, level: str) -> Body:
+def _logger(name: str, level: str) -> DescribeConfigsResourceResultDict:
     return {
         "name": name,
         "value": level,

@@ -8,41 +8,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
 from ottla.broker.ports import GroupRequests
 from ottla.broker.topic_views import requested_operations
 from ottla.core.group.classic import GroupState
 from ottla.core.group.events import DescribeRequested
 
-API_KEY = 15
+if TYPE_CHECKING:
+    from ottla.wire.messages.describe_groups import (
+        DescribedGroupDict,
+        DescribeGroupsRequest,
+        DescribeGroupsResponseDict,
+    )
+
 _FIRST_WITH_NOT_FOUND = 6
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
 """Read, delete, describe, describe configs, alter configs. Each operation code is a bit."""
 
 
-def handle(broker: GroupRequests, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: GroupRequests, context: RequestContext, request: DescribeGroupsRequest
+) -> Response[DescribeGroupsResponseDict]:
     operations = requested_operations(request.include_authorized_operations, GROUP_OPERATIONS)
     reports_not_found = context.api_version >= _FIRST_WITH_NOT_FOUND
 
-    def finish(groups: list[Body]) -> Body:
+    def finish(groups: list[DescribedGroupDict]) -> DescribeGroupsResponseDict:
         return {"groups": [_finish_group(group, operations, reports_not_found) for group in groups]}
 
     delayed = DelayedResponses(finish)
     for group_id in request.groups:
-        token = delayed.add_pending(lambda code, id=group_id: _error(id, code))  # type: ignore[misc]
+        token = delayed.add_pending(partial(_error, group_id))
         broker.group_coordinator.submit(DescribeRequested(token, group_id))
     return delayed.response()
 
 
-def _error(group_id: str, code: ErrorCode) -> Body:
+def _error(group_id: str, code: ErrorCode) -> DescribedGroupDict:
     return {"group_id": group_id, "error_code": code}
 
 
-def _finish_group(group: Body, operations: int, reports_not_found: bool) -> Body:
+def _finish_group(
+    group: DescribedGroupDict, operations: int, reports_not_found: bool
+) -> DescribedGroupDict:
     if group.get("error_code"):
         return group
     if group["group_state"] == GroupState.DEAD.value and reports_not_found:

@@ -6,17 +6,24 @@ because they can still be read."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import DiskUsage
 from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.partition import Partition
 from ottla.broker.ports import HostedPartitions, Threads
 from ottla.storage.log_dirs import LogDirectory
 
-API_KEY = 35
+if TYPE_CHECKING:
+    from ottla.wire.messages.describe_log_dirs import (
+        DescribeLogDirsPartitionDict,
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponseDict,
+        DescribeLogDirsResultDict,
+    )
+
 UNKNOWN_BYTES = -1
 
 
@@ -32,7 +39,9 @@ class Ports(HostedPartitions, Threads, Protocol):
     def logs(self) -> Logs: ...
 
 
-async def handle(broker: Ports, context: RequestContext, request: Any) -> Body:
+async def handle(
+    broker: Ports, context: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponseDict:
     wanted = None
     if request.topics is not None:
         wanted = {
@@ -63,9 +72,9 @@ def _usage(directory: LogDirectory) -> DiskUsage | None:
 
 def _describe(
     directory: LogDirectory, usage: DiskUsage | None, partitions: Iterable[Partition]
-) -> Body:
+) -> DescribeLogDirsResultDict:
     is_failing = directory.write_failure is not None or usage is None
-    topics: dict[str, list[Body]] = {}
+    topics: dict[str, list[DescribeLogDirsPartitionDict]] = {}
     for partition in partitions:
         topics.setdefault(partition.key.topic, []).append(
             {"partition_index": partition.key.partition, "partition_size": partition.log.size}

@@ -5,17 +5,24 @@ coordinator epoch is that of its last transaction marker, or -1."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import KafkaError
 from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.ports import PartitionLookup
 
-API_KEY = 61
+if TYPE_CHECKING:
+    from ottla.wire.messages.describe_producers import (
+        DescribeProducersRequest,
+        DescribeProducersResponseDict,
+        PartitionResponseDict,
+    )
 
 
-def handle(broker: PartitionLookup, context: RequestContext, request: Any) -> Body:
+def handle(
+    broker: PartitionLookup, context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponseDict:
     return {
         "topics": [
             {
@@ -30,7 +37,7 @@ def handle(broker: PartitionLookup, context: RequestContext, request: Any) -> Bo
     }
 
 
-def _describe(broker: PartitionLookup, key: TopicPartition) -> Body:
+def _describe(broker: PartitionLookup, key: TopicPartition) -> PartitionResponseDict:
     try:
         partition = broker.find_partition(key)
     except KafkaError as error:

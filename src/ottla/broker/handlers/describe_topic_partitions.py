@@ -15,25 +15,35 @@ Deviations
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from ottla.base.cluster import TopicImage
+from ottla.base.cluster import INTERNAL_TOPICS, TopicImage
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext
+from ottla.base.types import ZERO_UUID
+from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import (
+    NOT_REQUESTED,
     TOPIC_OPERATIONS,
     Style,
     TopicPorts,
     described_topic,
-    unknown_topic,
 )
 from ottla.core.controller.topic_names import topic_name_error
 
-API_KEY = 75
-_NO_ELR: Body = {"eligible_leader_replicas": [], "last_known_elr": []}
+if TYPE_CHECKING:
+    from ottla.wire.messages.describe_topic_partitions import (
+        CursorResponseDict,
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponseDict,
+        DescribeTopicPartitionsResponsePartitionDict,
+        DescribeTopicPartitionsResponseTopicDict,
+    )
+    from ottla.wire.messages.metadata import MetadataResponsePartitionDict
 
 
-def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
+def handle(
+    broker: TopicPorts, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponseDict:
     cursor = request.cursor
     requested = [topic.name for topic in request.topics]
     if cursor is not None and cursor.partition_index < 0:
@@ -56,8 +66,8 @@ class _Page:
         self._broker = broker
         self._listener = listener
         self._remaining = limit
-        self.topics: list[Body] = []
-        self.next_cursor: Body | None = None
+        self.topics: list[DescribeTopicPartitionsResponseTopicDict] = []
+        self.next_cursor: CursorResponseDict | None = None
 
     def add(self, name: str, start: int) -> bool:
         """Add a topic from partition `start` on. Returns False when the page is full; then the
@@ -77,20 +87,57 @@ class _Page:
         self._remaining -= max(0, len(topic.partitions) - start)
         return True
 
-    def _described(self, topic: TopicImage, start: int, end: int) -> Body:
+    def _described(
+        self, topic: TopicImage, start: int, end: int
+    ) -> DescribeTopicPartitionsResponseTopicDict:
         image = self._broker.image
         view = described_topic(image, topic, self._listener, Style.NEWEST, TOPIC_OPERATIONS)
-        partitions = [{**each, **_NO_ELR} for each in view["partitions"][start:end]]
-        return {**view, "partitions": partitions}
+        return {
+            "error_code": view["error_code"],
+            "name": view["name"],
+            "topic_id": view["topic_id"],
+            "is_internal": view["is_internal"],
+            "partitions": [_partition(each) for each in view["partitions"][start:end]],
+            "topic_authorized_operations": view["topic_authorized_operations"],
+        }
 
 
-def _unknown_topic(name: str) -> Body:
+def _partition(
+    view: MetadataResponsePartitionDict,
+) -> DescribeTopicPartitionsResponsePartitionDict:
+    return {
+        "error_code": view["error_code"],
+        "partition_index": view["partition_index"],
+        "leader_id": view["leader_id"],
+        "leader_epoch": view["leader_epoch"],
+        "replica_nodes": view["replica_nodes"],
+        "isr_nodes": view["isr_nodes"],
+        "offline_replicas": view["offline_replicas"],
+        "eligible_leader_replicas": [],
+        "last_known_elr": [],
+    }
+
+
+def _unknown_topic(name: str) -> DescribeTopicPartitionsResponseTopicDict:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_name_error(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return {**unknown_topic(code, name), "topic_authorized_operations": TOPIC_OPERATIONS}
+    return _failed_topic(code, name, TOPIC_OPERATIONS)
 
 
-def _invalid_request(names: list[str]) -> Body:
-    topics = [unknown_topic(ErrorCode.INVALID_REQUEST, name) for name in names]
+def _failed_topic(
+    code: ErrorCode, name: str, operations: int
+) -> DescribeTopicPartitionsResponseTopicDict:
+    return {
+        "error_code": code,
+        "name": name,
+        "topic_id": ZERO_UUID,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [],
+        "topic_authorized_operations": operations,
+    }
+
+
+def _invalid_request(names: list[str]) -> DescribeTopicPartitionsResponseDict:
+    topics = [_failed_topic(ErrorCode.INVALID_REQUEST, name, NOT_REQUESTED) for name in names]
     return {"throttle_time_ms": 0, "topics": topics, "next_cursor": None}

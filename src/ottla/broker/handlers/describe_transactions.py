@@ -4,24 +4,31 @@ An unknown ID is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
 from ottla.broker.ports import TransactionRequests
 from ottla.core.txn.events import DescribeRequested
 
-API_KEY = 65
+if TYPE_CHECKING:
+    from ottla.wire.messages.describe_transactions import (
+        DescribeTransactionsRequest,
+        DescribeTransactionsResponseDict,
+        TransactionStateDict,
+    )
 
 
-def handle(broker: TransactionRequests, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: TransactionRequests, context: RequestContext, request: DescribeTransactionsRequest
+) -> Response[DescribeTransactionsResponseDict]:
     ids = request.transactional_ids
 
-    def finish(states: list[Body]) -> Body:
+    def finish(states: list[TransactionStateDict]) -> DescribeTransactionsResponseDict:
         return {
             "transaction_states": [
-                {"transactional_id": id, **state} for id, state in zip(ids, states, strict=True)
+                {**state, "transactional_id": id} for id, state in zip(ids, states, strict=True)
             ]
         }
 
@@ -35,5 +42,5 @@ def handle(broker: TransactionRequests, context: RequestContext, request: Any) -
     return delayed.response()
 
 
-def _error(code: ErrorCode) -> Body:
+def _error(code: ErrorCode) -> TransactionStateDict:
     return {"error_code": code}

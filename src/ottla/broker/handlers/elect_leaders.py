@@ -10,19 +10,27 @@ Deviations: none known."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ottla.base.cluster import ElectionType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields
-from ottla.core.controller.elect_leaders import ElectionType
 
-API_KEY = 43
+if TYPE_CHECKING:
+    from ottla.wire.messages.elect_leaders import (
+        ElectLeadersRequest,
+        ElectLeadersResponseDict,
+        PartitionResultDict,
+    )
+
 _FIRST_WITH_TYPE = 1
 
 
-async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
+async def handle(
+    broker: TopicPorts, context: RequestContext, request: ElectLeadersRequest
+) -> ElectLeadersResponseDict:
     keys = None
     if request.topic_partitions is not None:
         keys = [
@@ -35,9 +43,12 @@ async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> B
         decisions = await broker.controller.elect_leaders(kind, keys, timeout_ms=request.timeout_ms)
     except KafkaError as error:
         return {"error_code": error.code, "replica_election_results": []}
-    topics: dict[str, list[Body]] = {}
+    topics: dict[str, list[PartitionResultDict]] = {}
     for each in decisions:
-        result = {"partition_id": each.partition.partition, **error_fields(each.error)}
+        result: PartitionResultDict = {
+            "partition_id": each.partition.partition,
+            **error_fields(each.error),
+        }
         topics.setdefault(each.partition.topic, []).append(result)
     return {
         "error_code": ErrorCode.NONE,
@@ -47,7 +58,7 @@ async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> B
     }
 
 
-def _election_type(context: RequestContext, request: Any) -> ElectionType:
+def _election_type(context: RequestContext, request: ElectLeadersRequest) -> ElectionType:
     if context.api_version < _FIRST_WITH_TYPE:
         return ElectionType.PREFERRED
     try:

@@ -8,18 +8,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.ports import TransactionSubmitter
-from ottla.core.coordinator import ProducerIdAndEpoch
+from ottla.core.coordinator import NO_PRODUCER_ID, ProducerIdAndEpoch
 from ottla.core.txn.events import EndRequested, NewIdEvent
 from ottla.core.txn.machine import EPOCH_BUMP_VERSION
-from ottla.core.txn.shard import NO_IDENTITY
+from ottla.core.txn.records import NO_EPOCH
 
-API_KEY = 26
+if TYPE_CHECKING:
+    from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponseDict
+
 _FIRST_WITH_FENCED = 2
 _FIRST_WITH_BUMP = 5
 
@@ -37,18 +39,20 @@ class Ports(Protocol):
     def transaction_coordinator(self) -> Coordinator: ...
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: EndTxnRequest
+) -> Response[EndTxnResponseDict]:
     version = context.api_version
     if not request.transactional_id:
         return _error(ErrorCode.INVALID_REQUEST, version)
 
-    def finish(body: Body) -> Body:
+    def finish(body: EndTxnResponseDict) -> EndTxnResponseDict:
         code = body["error_code"]
-        return body if code == ErrorCode.NONE else _error(code, version)
+        return body if code == ErrorCode.NONE else _error(ErrorCode(code), version)
 
-    delayed = DelayedResponse(lambda code: _error(code, version), finish)
+    delayed = DelayedResponse(lambda code: _error(code, version))
     event = EndRequested(
-        delayed,
+        ConvertedToken(delayed, finish),
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         request.committed,
@@ -62,17 +66,16 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
 
 
 async def _end_with_new_id(
-    broker: Ports, version: int, event: EndRequested, delayed: DelayedResponse
-) -> Body | None:
+    broker: Ports, version: int, event: EndRequested, delayed: DelayedResponse[EndTxnResponseDict]
+) -> EndTxnResponseDict | None:
     try:
         await broker.transaction_coordinator.submit_with_id(event)
     except KafkaError as error:
         return _error(error.code, version)
-    response = delayed.response()
-    return response if isinstance(response, dict) else await response  # type: ignore[misc]
+    return await delayed.wait()
 
 
-def _error(code: ErrorCode, version: int) -> Body:
+def _error(code: ErrorCode, version: int) -> EndTxnResponseDict:
     if code == ErrorCode.PRODUCER_FENCED and version < _FIRST_WITH_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return {**NO_IDENTITY, "error_code": code}
+    return {"error_code": code, "producer_id": NO_PRODUCER_ID, "producer_epoch": NO_EPOCH}

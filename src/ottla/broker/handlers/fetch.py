@@ -13,9 +13,10 @@
   follower's progress; it waits for appends, not for the high watermark.
 - A consumer in the rack of a follower is directed there (KIP-392, v11+), and may read there.
 - In a session, partitions without changes cost next to nothing.
-- Bytes that are not in the page cache are read in a thread; the event loop never waits for the
-  disk. Large ranges that are cached and were verified before are sent to the socket directly from
-  the file (file_sender.py).
+- All decisions are made on the event loop; `fetch_ranges` then only reads. Bytes that are not in
+  the page cache are read in a thread, so the event loop never waits for the disk. Large ranges that
+  are cached and were verified before are sent to the socket directly from the file
+  (file_sender.py).
 
 Deviation: a batch that is damaged on disk is never sent; the partition gets CORRUPT_MESSAGE."""
 
@@ -23,11 +24,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.fetch_ranges import Found, LogRange, read_ranges
 from ottla.broker.partition import DelayedFetch, Partition
 from ottla.broker.ports import (
     Configuration,
@@ -44,13 +47,24 @@ from ottla.core.fetch_session import FetchPartition, FetchSession, FetchSessionC
 from ottla.core.replication.divergence import EpochEnd, diverges
 from ottla.storage.segment import WouldBlock
 
-API_KEY = 1
+if TYPE_CHECKING:
+    from ottla.wire.messages.fetch import (
+        FetchRequest,
+        FetchResponseDict,
+        FetchTopic,
+        ForgottenTopic,
+        NodeEndpointDict,
+        PartitionDataDict,
+    )
+
 READ_COMMITTED = 1
 _FIRST_BY_ID = 13
 _FIRST_WITH_STORAGE_ERROR = 6
 _FIRST_WITH_ZSTD = 10
 _FIRST_WITH_LEADER = 16
 _FIRST_WITH_RACK = 11
+_FINAL_FIELDS = frozenset({"error_code", "diverging_epoch", "preferred_read_replica"})
+"""Fields of a partition response for which a fetch does not wait."""
 
 
 class Ports(
@@ -67,7 +81,7 @@ class Ports(
     """The parts of a broker that Fetch uses."""
 
     @property
-    def fetch_sessions(self) -> FetchSessionCache: ...
+    def fetch_sessions(self) -> FetchSessionCache[Partition]: ...
 
     @property
     def partitions_version(self) -> object:
@@ -81,14 +95,16 @@ class Ports(
         """Return the advertised host and port of a listener of this broker."""
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: FetchRequest
+) -> Response[FetchResponseDict]:
     by_id = context.api_version >= _FIRST_BY_ID
     try:
         session, wanted, incremental = broker.fetch_sessions.resolve(
             request.session_id,
             request.session_epoch,
-            _wanted(broker, request, by_id),
-            _forgotten(broker, request, by_id),
+            _wanted(request, by_id),
+            _forgotten(request, by_id),
             by_id,
             broker.clock.time_ms(),
         )
@@ -97,9 +113,9 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     return Fetch(broker, context, request, session, wanted, incremental).start()
 
 
-def _wanted(broker: Ports, request: Any, by_id: bool) -> Iterator[FetchPartition]:
+def _wanted(request: FetchRequest, by_id: bool) -> Iterator[FetchedPartition]:
     for topic in request.topics:
-        name, topic_id = _identify(broker, topic, by_id)
+        name, topic_id = _identify(topic, by_id)
         for partition in topic.partitions:
             yield FetchPartition(
                 name,
@@ -112,14 +128,14 @@ def _wanted(broker: Ports, request: Any, by_id: bool) -> Iterator[FetchPartition
             )
 
 
-def _forgotten(broker: Ports, request: Any, by_id: bool) -> Iterator[tuple[str, bytes, int]]:
+def _forgotten(request: FetchRequest, by_id: bool) -> Iterator[tuple[str, bytes, int]]:
     for topic in request.forgotten_topics_data:
-        name, topic_id = _identify(broker, topic, by_id)
+        name, topic_id = _identify(topic, by_id)
         for partition in topic.partitions:
             yield name, topic_id, partition
 
 
-def _identify(broker: Ports, topic: Any, by_id: bool) -> tuple[str, bytes]:
+def _identify(topic: FetchTopic | ForgottenTopic, by_id: bool) -> tuple[str, bytes]:
     """Return (name, ID) of a topic. One requested by ID has no name here: `_key` looks it up for
     every read, since it may change."""
     if not by_id:
@@ -127,8 +143,17 @@ def _identify(broker: Ports, topic: Any, by_id: bool) -> tuple[str, bytes]:
     return "", topic.topic_id
 
 
-Outcome: TypeAlias = tuple[list[tuple[FetchPartition, Body]], bool]
-"""The partition responses, and whether they are final or the fetch should wait."""
+FetchedPartition: TypeAlias = FetchPartition[Partition]
+
+Planned: TypeAlias = "tuple[FetchedPartition, PartitionDataDict, Partition | None, LogRange | None]"
+"""A partition as requested, its part of the response without records, this broker's partition, and
+what to read from its log: None if the response has no records."""
+
+Result: TypeAlias = "tuple[FetchedPartition, PartitionDataDict, int]"
+"""A partition, its part of the response, and the size of the records in it."""
+
+Outcome: TypeAlias = tuple[list[Result], bool]
+"""The results, and whether they are final or the fetch should wait."""
 
 
 class Fetch:
@@ -159,9 +184,9 @@ class Fetch:
         self,
         broker: Ports,
         context: RequestContext,
-        request: Any,
-        session: FetchSession | None,
-        wanted: list[FetchPartition],
+        request: FetchRequest,
+        session: FetchSession[Partition] | None,
+        wanted: list[FetchedPartition],
         incremental: bool,
     ) -> None:
         self._broker = broker
@@ -179,11 +204,11 @@ class Fetch:
         self._bytes = 0
         self._is_scheduled = False
         self._is_urgent = False
-        self._response: asyncio.Future[Body | None] | None = None
+        self._response: asyncio.Future[FetchResponseDict | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._delayed_in: list[dict[DelayedFetch, None]] = []
 
-    def start(self) -> Response:
+    def start(self) -> Response[FetchResponseDict]:
         if self._session is not None:
             self._session.invalidate_if_changed(self._broker.partitions_version)
         changed = (
@@ -191,23 +216,26 @@ class Fetch:
             if self._replica is None
             else self._record_follower_progress(self._replica)
         )
+        planned = self._plan(changed)
         try:
-            results, is_final = self._read(changed, wait=False)
+            found = self._read(planned)
         except WouldBlock:
-            return self._start_in_thread()
+            return self._start_in_thread(planned)
+        results, is_final = self._outcome(planned, found, can_cache=True)
         if is_final:
             return self._body(results)
         return self._delay()
 
-    async def _start_in_thread(self) -> Body | None:
-        results, is_final = await self._read_in_thread()
+    async def _start_in_thread(self, planned: list[Planned]) -> FetchResponseDict | None:
+        found = await self._read_in_thread(planned)
+        results, is_final = self._outcome(planned, found, can_cache=False)
         if is_final:
             return self._body(results)
         return await self._delay()
 
     # --------------------------------------------------------------------------------- waiting
 
-    def _delay(self) -> asyncio.Future[Body | None]:
+    def _delay(self) -> asyncio.Future[FetchResponseDict | None]:
         loop = asyncio.get_running_loop()
         self._response = loop.create_future()
         self._response.add_done_callback(self._stop_waiting)
@@ -246,11 +274,13 @@ class Fetch:
         if self._response.done():
             return
         self._is_scheduled = False
+        planned = self._plan(self._changed())
         try:
-            results, is_final = self._read(self._changed(), wait=False)
+            found = self._read(planned)
         except WouldBlock:
-            self._broker.spawn(self._complete_in_thread())
+            self._broker.spawn(self._complete_in_thread(planned))
             return
+        results, is_final = self._outcome(planned, found, can_cache=True)
         if is_final:
             self._response.set_result(self._body(results))
 
@@ -265,20 +295,23 @@ class Fetch:
         assert self._response is not None
         if self._response.done():
             return
+        planned = self._plan(self._changed())
         try:
-            results, _ = self._read(self._changed(), wait=False)
+            found = self._read(planned)
         except WouldBlock:
-            self._broker.spawn(self._complete_in_thread())
+            self._broker.spawn(self._complete_in_thread(planned))
             return
+        results, _ = self._outcome(planned, found, can_cache=True)
         self._response.set_result(self._body(results))
 
-    async def _complete_in_thread(self) -> None:
+    async def _complete_in_thread(self, planned: list[Planned]) -> None:
         assert self._response is not None
-        results, _ = await self._read_in_thread()
+        found = await self._read_in_thread(planned)
         if not self._response.done():
+            results, _ = self._outcome(planned, found, can_cache=False)
             self._response.set_result(self._body(results))
 
-    def _stop_waiting(self, response: asyncio.Future[Body | None]) -> None:
+    def _stop_waiting(self, response: asyncio.Future[FetchResponseDict | None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
         for delayed in self._delayed_in:
@@ -286,7 +319,7 @@ class Fetch:
 
     # --------------------------------------------------------------------------------- reading
 
-    def _key(self, wanted: FetchPartition) -> tuple[str, int]:
+    def _key(self, wanted: FetchedPartition) -> tuple[str, int]:
         """Return (topic name, partition), with the current name of a topic requested by ID."""
         if not self._by_id:
             return wanted.topic, wanted.partition
@@ -295,7 +328,7 @@ class Fetch:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         return topic.name, wanted.partition
 
-    def _find(self, wanted: FetchPartition) -> Partition | None:
+    def _find(self, wanted: FetchedPartition) -> Partition | None:
         try:
             return self._broker.partitions.get(self._key(wanted))
         except KafkaError:
@@ -309,59 +342,110 @@ class Fetch:
             and self._session.partitions_version is self._broker.partitions_version
         )
 
-    def _changed(self) -> list[FetchPartition]:
+    def _changed(self) -> list[FetchedPartition]:
         """Return the partitions that may have something new to report."""
         if not self._incremental or not self._cache_is_valid or self._rack_id:
             return self._wanted
         is_caught_up = _is_caught_up if self._replica is None else _is_follower_caught_up
         return [
-            each for each in self._wanted if each.cached_partition is None or not is_caught_up(each)
+            each
+            for each in self._wanted
+            if (found := each.cached_partition) is None or not is_caught_up(each, found)
         ]
 
-    def _record_follower_progress(self, replica: FetchingReplica) -> list[FetchPartition]:
+    def _record_follower_progress(self, replica: FetchingReplica) -> list[FetchedPartition]:
         """Record the follower's progress in each partition whose log agrees with ours. Returns the
         partitions that may have something new to report."""
         changed = []
         knows, now = self._incremental and self._cache_is_valid, self._broker.clock.monotonic()
         for wanted in self._wanted:
             found = wanted.cached_partition if knows else None
-            if found is None or not _is_follower_caught_up(wanted):
+            if found is None or not _is_follower_caught_up(wanted, found):
                 self._record_partition_progress(replica, wanted)
                 changed.append(wanted)
-            elif not found.leadership.fetched_again(*replica, wanted.fetch_offset, now):
+            elif found.leadership is None or not found.leadership.fetched_again(
+                *replica, wanted.fetch_offset, now
+            ):
                 self._record_partition_progress(replica, wanted)
         return changed
 
-    async def _read_in_thread(self) -> Outcome:
-        changed = self._changed()
-        return await self._broker.run_blocking(lambda: self._read(changed, wait=True))
+    def _plan(self, partitions: list[FetchedPartition]) -> list[Planned]:
+        """Decide what to read from each partition. Reading it changes nothing any more."""
+        planned: list[Planned] = []
+        for wanted in partitions:
+            try:
+                planned.append(self._plan_partition(wanted))
+            except KafkaError as error:
+                planned.append((wanted, self._failure(wanted, error), None, None))
+        return planned
 
-    def _read(self, partitions: list[FetchPartition], *, wait: bool) -> Outcome:
-        results = []
+    def _read(self, planned: list[Planned]) -> list[Found]:
+        """Read on the event loop. Raises WouldBlock if that would have to wait for the disk."""
+        return read_ranges(
+            [each[3] for each in planned],
+            self._max_bytes,
+            with_aborted=self._committed_only,
+            # A follower reads uncommitted records, which a truncation may remove from the file.
+            in_file=self._replica is None,
+            wait=False,
+        )
+
+    async def _read_in_thread(self, planned: list[Planned]) -> list[Found]:
+        read = partial(
+            read_ranges,
+            [each[3] for each in planned],
+            self._max_bytes,
+            with_aborted=self._committed_only,
+            in_file=self._replica is None,
+            wait=True,
+        )
+        return await self._broker.run_blocking(read)
+
+    def _outcome(self, planned: list[Planned], found: list[Found], *, can_cache: bool) -> Outcome:
+        """Combine the plan with what was read.
+
+        Args:
+            planned: The plan.
+            found: The result for each partition of the plan.
+            can_cache: Whether the plan is of this iteration of the event loop, so that the session
+                may cache its partitions.
+        """
+        results: list[Result] = []
         total = readable = 0
         is_final = self._max_wait_ms <= 0 or not self._wanted
-        for wanted in partitions:
-            room = min(self._max_bytes - total, wanted.max_bytes)
-            try:
-                body, has_more = self._read_partition(wanted, room, total == 0, wait)
-            except KafkaError as error:
-                is_final = True
-                body, has_more = self._failure(wanted, error), False
-            size = len(body["records"])
-            total += size
-            # Only whole batches are sent. A batch that did not fit counts towards min_bytes as if
-            # it had been cut off at the limit.
-            readable += max(size, room) if has_more else size
-            is_final = is_final or "diverging_epoch" in body or "preferred_read_replica" in body
-            results.append((wanted, body))
+        can_cache = can_cache and not self._rack_id
+        for (wanted, body, partition, log_range), result in zip(planned, found, strict=True):
+            size = 0
+            if isinstance(result, KafkaError):
+                body, is_final = self._failure(wanted, result), True
+            elif result is None or log_range is None:
+                is_final = is_final or not _FINAL_FIELDS.isdisjoint(body)
+            else:
+                batches, aborted = result
+                body["records"] = batches.records
+                if self._committed_only:
+                    body["aborted_transactions"] = [
+                        {"producer_id": txn.producer_id, "first_offset": txn.first_offset}
+                        for txn in aborted
+                    ]
+                if can_cache:
+                    wanted.cached_partition = partition
+                size = len(batches.records)
+                _, _, max_bytes, end_offset = log_range
+                # Only whole batches are sent. A batch that did not fit counts towards min_bytes as
+                # if it had been cut off at the limit.
+                has_more = batches.next_offset < end_offset
+                readable += max(size, min(self._max_bytes - total, max_bytes)) if has_more else size
+                total += size
+            results.append((wanted, body, size))
         self._bytes = readable
         return results, is_final or self._is_urgent or readable >= self._min_bytes
 
-    def _failure(self, wanted: FetchPartition, error: KafkaError) -> Body:
+    def _failure(self, wanted: FetchedPartition, error: KafkaError) -> PartitionDataDict:
         code, version = error.code, self._context.api_version
         if code == ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_WITH_STORAGE_ERROR:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        body: Body = {
+        body: PartitionDataDict = {
             "partition_index": wanted.partition,
             "error_code": code,
             "high_watermark": -1,
@@ -376,7 +460,9 @@ class Fetch:
             }
         return body
 
-    def _record_partition_progress(self, replica: FetchingReplica, wanted: FetchPartition) -> None:
+    def _record_partition_progress(
+        self, replica: FetchingReplica, wanted: FetchedPartition
+    ) -> None:
         replication, partition = self._broker.replication, self._find(wanted)
         if partition is None or partition.leadership is None or replication is None:
             return
@@ -385,7 +471,7 @@ class Fetch:
         if _diverging_end(partition, wanted) is None:
             replication.fetched(partition, replica, wanted.fetch_offset)
 
-    def _readable_partition(self, wanted: FetchPartition) -> Partition:
+    def _readable_partition(self, wanted: FetchedPartition) -> Partition:
         """Return the leader's replica; or a follower's, for a consumer that was directed to it."""
         key = self._key(wanted)
         partition = self._broker.partitions.get(key)
@@ -399,17 +485,15 @@ class Fetch:
             return partition
         return self._broker.find_partition(key)
 
-    def _read_partition(
-        self, wanted: FetchPartition, room: int, is_first: bool, wait: bool
-    ) -> tuple[Body, bool]:
-        """Return (partition response, whether the partition has more than there was room for)."""
+    def _plan_partition(self, wanted: FetchedPartition) -> Planned:
+        """Return the response without records, and what to read. Raises KafkaError."""
         partition = self._readable_partition(wanted)
         partition.check_leader_epoch(wanted.current_leader_epoch)
         log = partition.log
         if self._context.api_version < _FIRST_WITH_ZSTD and log.config.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         stable = partition.last_stable_offset
-        body: Body = {
+        body: PartitionDataDict = {
             "partition_index": wanted.partition,
             "high_watermark": partition.high_watermark,
             "last_stable_offset": stable,
@@ -420,41 +504,26 @@ class Fetch:
         if diverging is not None:
             if diverging.epoch < 0:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-            body["diverging_epoch"] = diverging._asdict()
-            return body, False
+            body["diverging_epoch"] = {
+                "epoch": diverging.epoch,
+                "end_offset": diverging.end_offset,
+            }
+            return wanted, body, partition, None
         if self._replica is not None:
             self._is_urgent = self._is_urgent or partition.awaits_proof
             replication = self._broker.replication
             if replication and replication.throttle.is_quota_exhausted(partition, self._replica.id):
-                return body, False
+                return wanted, body, partition, None
             limit = log.log_end_offset
         else:
             limit = stable if self._committed_only else partition.high_watermark
             preferred = self._preferred_read_replica(partition)
             if preferred is not None:
                 body["preferred_read_replica"] = preferred
-                return body, False
+                return wanted, body, partition, None
             if not partition.is_leader and wanted.fetch_offset > limit:
                 raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        found = log.read(
-            wanted.fetch_offset,
-            room,
-            limit,
-            at_least_one=is_first,
-            wait=wait,
-            # A follower reads uncommitted records, which a truncation may remove from the file.
-            in_file=self._replica is None,
-        )
-        body["records"] = found.records
-        if not wait and not self._rack_id:
-            wanted.cached_partition = partition
-        if self._committed_only:
-            aborted = log.aborted_transactions(wanted.fetch_offset, found.next_offset, wait=wait)
-            body["aborted_transactions"] = [
-                {"producer_id": txn.producer_id, "first_offset": txn.first_offset}
-                for txn in aborted
-            ]
-        return body, found.next_offset < limit
+        return wanted, body, partition, (log, wanted.fetch_offset, wanted.max_bytes, limit)
 
     def _preferred_read_replica(self, partition: Partition) -> int | None:
         replication = self._broker.replication
@@ -465,23 +534,23 @@ class Fetch:
 
     # -------------------------------------------------------------------------------- response
 
-    def _body(self, results: list[tuple[FetchPartition, Body]]) -> Body:
+    def _body(self, results: list[Result]) -> FetchResponseDict:
         session = self._session
         replica, replication = self._replica, self._broker.replication
-        topics: dict[tuple[str, bytes], list[Body]] = {}
-        nodes: list[Body] = []
-        for wanted, body in results:
-            if replica is not None and replication is not None and len(body["records"]):
+        topics: dict[tuple[str, bytes], list[PartitionDataDict]] = {}
+        nodes: list[NodeEndpointDict] = []
+        for wanted, body, size in results:
+            if replica is not None and replication is not None and size:
                 partition = self._find(wanted)
                 if partition is not None:
-                    replication.throttle.record_sent(partition, replica.id, len(body["records"]))
+                    replication.throttle.record_sent(partition, replica.id, size)
             if not nodes and "current_leader" in body:
                 host, port = self._broker.endpoint_for(self._context.listener)
                 nodes = [{"node_id": self._broker.node_id, "host": host, "port": port}]
             if session is not None:
-                if self._incremental and not _has_changes(wanted, body):
+                if self._incremental and not _has_changes(wanted, body, size):
                     continue
-                self._update_session(session, wanted, body)
+                self._update_session(session, wanted, body, has_data=size > 0)
             topics.setdefault((wanted.topic, wanted.topic_id), []).append(body)
         return {
             "session_id": 0 if session is None else session.id,
@@ -495,43 +564,45 @@ class Fetch:
         }
 
     @staticmethod
-    def _update_session(session: FetchSession, wanted: FetchPartition, body: Body) -> None:
+    def _update_session(
+        session: FetchSession[Partition],
+        wanted: FetchedPartition,
+        body: PartitionDataDict,
+        *,
+        has_data: bool,
+    ) -> None:
         if "diverging_epoch" in body:  # after truncating, the follower needs the rest again
             session.record_response(wanted, -1, -1, has_data=False)
             return
         start_offset = body.get("log_start_offset", -1)
-        session.record_response(
-            wanted, body["high_watermark"], start_offset, has_data=bool(len(body["records"]))
-        )
+        session.record_response(wanted, body["high_watermark"], start_offset, has_data=has_data)
 
 
-def _replica(request: Any) -> FetchingReplica | None:
+def _replica(request: FetchRequest) -> FetchingReplica | None:
     state = request.replica_state
     if state.replica_id >= 0:
         return FetchingReplica(state.replica_id, state.replica_epoch)
     return FetchingReplica(request.replica_id, -1) if request.replica_id >= 0 else None
 
 
-def _diverging_end(partition: Partition, wanted: FetchPartition) -> EpochEnd | None:
+def _diverging_end(partition: Partition, wanted: FetchedPartition) -> EpochEnd | None:
     if wanted.last_fetched_epoch < 0:
         return None
     ours = EpochEnd(*partition.end_of_epoch(wanted.last_fetched_epoch))
     return diverges(wanted.fetch_offset, wanted.last_fetched_epoch, ours)
 
 
-def _is_caught_up(wanted: FetchPartition) -> bool:
+def _is_caught_up(wanted: FetchedPartition, found: Partition) -> bool:
     """Return whether a consumer has read everything it may, and knows the current offsets."""
-    found: Partition = wanted.cached_partition
     return (
         wanted.fetch_offset == found.high_watermark == wanted.sent_high_watermark
         and wanted.sent_log_start_offset == found.log.log_start_offset
     )
 
 
-def _is_follower_caught_up(wanted: FetchPartition) -> bool:
+def _is_follower_caught_up(wanted: FetchedPartition, found: Partition) -> bool:
     """Return whether a follower and the ISR have everything, the follower knows the current
     offsets, and no proof of leadership waits for its next fetch."""
-    found: Partition = wanted.cached_partition
     log = found.log
     return (
         wanted.fetch_offset == log.log_end_offset
@@ -542,9 +613,9 @@ def _is_follower_caught_up(wanted: FetchPartition) -> bool:
     )
 
 
-def _has_changes(wanted: FetchPartition, body: Body) -> bool:
+def _has_changes(wanted: FetchedPartition, body: PartitionDataDict, size: int) -> bool:
     return (
-        len(body["records"]) > 0
+        size > 0
         or "error_code" in body
         or "diverging_epoch" in body
         or "preferred_read_replica" in body

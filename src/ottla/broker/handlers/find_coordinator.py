@@ -10,15 +10,21 @@ Deviations: Kafka responds with COORDINATOR_NOT_AVAILABLE while the topic is bei
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
 from ottla.broker.internal_topic import InternalTopic
 from ottla.broker.ports import Metadata
 from ottla.broker.topic_views import reachable_brokers
 
-API_KEY = 10
+if TYPE_CHECKING:
+    from ottla.wire.messages.find_coordinator import (
+        CoordinatorDict,
+        FindCoordinatorRequest,
+        FindCoordinatorResponseDict,
+    )
+
 GROUP = 0
 TRANSACTION = 1
 _FIRST_WITH_KEYS = 4
@@ -39,7 +45,9 @@ class Ports(Metadata, Protocol):
     def transaction_coordinator(self) -> Coordinator: ...
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: FindCoordinatorRequest
+) -> Response[FindCoordinatorResponseDict]:
     topic = _topic_of(broker, request.key_type)
     if topic is not None and topic.image is None:
         return _create_and_find(broker, topic, context, request)
@@ -53,8 +61,8 @@ def _topic_of(broker: Ports, key_type: int) -> InternalTopic | None:
 
 
 async def _create_and_find(
-    broker: Ports, topic: InternalTopic, context: RequestContext, request: Any
-) -> Body:
+    broker: Ports, topic: InternalTopic, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponseDict:
     try:
         await topic.create()
     except KafkaError:
@@ -62,18 +70,27 @@ async def _create_and_find(
     return _find(broker, context, request)
 
 
-def _find(broker: Ports, context: RequestContext, request: Any) -> Body:
+def _find(
+    broker: Ports, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponseDict:
     if context.api_version < _FIRST_WITH_KEYS:
-        return _coordinator(broker, context.listener, request.key_type, request.key)
+        found = _coordinator(broker, context.listener, request.key_type, request.key)
+        return {
+            "error_code": found.get("error_code", ErrorCode.NONE),
+            "error_message": found.get("error_message"),
+            "node_id": found["node_id"],
+            "host": found["host"],
+            "port": found["port"],
+        }
     return {
         "coordinators": [
-            {"key": key, **_coordinator(broker, context.listener, request.key_type, key)}
+            _coordinator(broker, context.listener, request.key_type, key)
             for key in request.coordinator_keys
         ]
     }
 
 
-def _coordinator(broker: Ports, listener: str, key_type: int, key: str) -> Body:
+def _coordinator(broker: Ports, listener: str, key_type: int, key: str) -> CoordinatorDict:
     try:
         topic = _topic_of(broker, key_type)
         if topic is None:
@@ -81,6 +98,7 @@ def _coordinator(broker: Ports, listener: str, key_type: int, key: str) -> Body:
         return _node(broker, topic, listener, key)
     except KafkaError as error:
         return {
+            "key": key,
             "error_code": error.code,
             "error_message": error.message,
             "node_id": -1,
@@ -89,11 +107,11 @@ def _coordinator(broker: Ports, listener: str, key_type: int, key: str) -> Body:
         }
 
 
-def _node(broker: Ports, topic: InternalTopic, listener: str, key: str) -> Body:
+def _node(broker: Ports, topic: InternalTopic, listener: str, key: str) -> CoordinatorDict:
     image, index = topic.image, topic.partition_for(key)
     if image is not None and index is not None:
         leader = image.partitions[index].leader
         for node in reachable_brokers(broker, listener):
             if node.id == leader:
-                return {"node_id": node.id, "host": node.host, "port": node.port}
+                return {"key": key, "node_id": node.id, "host": node.host, "port": node.port}
     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -4,18 +4,21 @@ While the coordinator is loading, the response is success: the member can only w
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
 from ottla.broker.ports import GroupRequests
 from ottla.core.group.events import HeartbeatReceived
 
-API_KEY = 12
+if TYPE_CHECKING:
+    from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponseDict
 
 
-def handle(broker: GroupRequests, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: GroupRequests, context: RequestContext, request: HeartbeatRequest
+) -> Response[HeartbeatResponseDict]:
     if not request.group_id:
         return _error(ErrorCode.INVALID_GROUP_ID)
     delayed = DelayedResponse(_error)
@@ -31,6 +34,6 @@ def handle(broker: GroupRequests, context: RequestContext, request: Any) -> Resp
     return delayed.response()
 
 
-def _error(code: ErrorCode) -> Body:
+def _error(code: ErrorCode) -> HeartbeatResponseDict:
     is_loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return {"error_code": ErrorCode.NONE if is_loading else code}

@@ -12,24 +12,31 @@ Deviations
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker import loggers
-from ottla.broker.context import Body, RequestContext
-from ottla.broker.handlers.alter_configs import decided, result
-from ottla.broker.topic_views import TopicPorts
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.alter_configs import decided
+from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
     ConfigRequest,
-    ResourceType,
     canonical_broker_name,
 )
 
-API_KEY = 44
+if TYPE_CHECKING:
+    from ottla.wire.messages.incremental_alter_configs import (
+        AlterConfigsResourceResponseDict,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponseDict,
+    )
 
 
-async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
+async def handle(
+    broker: TopicPorts, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponseDict:
     requested = [
         ConfigRequest(
             resource.resource_type,
@@ -43,7 +50,15 @@ async def handle(broker: TopicPorts, context: RequestContext, request: Any) -> B
     decisions = [_alter_loggers(broker, each, request.validate_only) for each in of_loggers]
     if others:
         decisions += await decided(broker, others, request.validate_only)
-    return {"throttle_time_ms": 0, "responses": [result(each) for each in decisions]}
+    return {"throttle_time_ms": 0, "responses": [_result(each) for each in decisions]}
+
+
+def _result(decision: ConfigDecision) -> AlterConfigsResourceResponseDict:
+    return {
+        **error_fields(decision.error),
+        "resource_type": decision.resource_type,
+        "resource_name": decision.resource_name,
+    }
 
 
 def _is_logger(request: ConfigRequest) -> bool:

@@ -1,4 +1,4 @@
-"""InitProducerId (key 22), versions 0–6: the producer ID and epoch of a producer.
+"""InitProducerId (key 22), versions 0–5: the producer ID and epoch of a producer.
 
 Without a transactional ID, the producer gets a new ID from a block that is reserved in the metadata
 store, so no ID is used twice. With one, it gets the producer ID that belongs to it and the next
@@ -8,21 +8,24 @@ gets CONCURRENT_TRANSACTIONS until that is done.
 - An empty transactional ID, and a producer ID without an epoch or the reverse, are INVALID_REQUEST.
 - KIP-360 (version 3): a producer that sends its ID and epoch continues with the next epoch, unless
   another producer has fenced it: PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before version 4.
-- Version 6 (KIP-939): two-phase commit needs `transaction.two.phase.commit.enable`; else
-  TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Keeping a prepared transaction is UNSUPPORTED_VERSION, as
-  in Kafka."""
+- Version 6 (KIP-939, two-phase commit) is not served, as in Kafka, where it is unstable."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.broker.context import Body, RequestContext
-from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.context import RequestContext
+from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.txn.events import InitRequested, NewIdEvent
 
-API_KEY = 22
+if TYPE_CHECKING:
+    from ottla.wire.messages.init_producer_id import (
+        InitProducerIdRequest,
+        InitProducerIdResponseDict,
+    )
+
 FIRST_EPOCH = 0
 NONE = -1
 _FIRST_WITH_FENCED = 4
@@ -46,40 +49,43 @@ class Ports(Protocol):
     def transaction_coordinator(self) -> Coordinator: ...
 
 
-async def handle(broker: Ports, context: RequestContext, request: Any) -> Body | None:
+async def handle(
+    broker: Ports, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponseDict | None:
     has_half_an_identity = (request.producer_id == NONE) != (request.producer_epoch == NONE)
     if request.transactional_id == "" or has_half_an_identity:
         return _error(ErrorCode.INVALID_REQUEST)
     try:
         if request.transactional_id is not None:
-            return await _for_transactions(broker, context.api_version, request)
+            return await _for_transactions(
+                broker, context.api_version, request, request.transactional_id
+            )
         producer_id = await broker.producer_ids.next()
     except KafkaError as error:
         return _error(error.code)
     return {"producer_id": producer_id, "producer_epoch": FIRST_EPOCH}
 
 
-async def _for_transactions(broker: Ports, version: int, request: Any) -> Body | None:
-    def finish(body: Body) -> Body:
-        code = body["error_code"]
+async def _for_transactions(
+    broker: Ports, version: int, request: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponseDict | None:
+    def finish(body: InitProducerIdResponseDict) -> InitProducerIdResponseDict:
+        code = ErrorCode(body["error_code"])
         return _error(_error_for_version(code, version)) if code != ErrorCode.NONE else body
 
-    delayed = DelayedResponse(lambda code: _error(_error_for_version(code, version)), finish)
+    delayed = DelayedResponse(lambda code: _error(_error_for_version(code, version)))
     expected = None
     if request.producer_id != NONE:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     await broker.transaction_coordinator.submit_with_id(
         InitRequested(
-            delayed,
-            request.transactional_id,
+            ConvertedToken(delayed, finish),
+            transactional_id,
             request.transaction_timeout_ms,
             expected,
-            two_phase_commit=request.enable2_pc,
-            keep_prepared=request.keep_prepared_txn,
         )
     )
-    response = delayed.response()
-    return response if isinstance(response, dict) else await response  # type: ignore[misc]
+    return await delayed.wait()
 
 
 def _error_for_version(code: ErrorCode, version: int) -> ErrorCode:
@@ -88,5 +94,5 @@ def _error_for_version(code: ErrorCode, version: int) -> ErrorCode:
     return code
 
 
-def _error(code: ErrorCode) -> Body:
+def _error(code: ErrorCode) -> InitProducerIdResponseDict:
     return {"error_code": code, "producer_id": NONE, "producer_epoch": NONE}

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.ports import GroupSubmitter
 from ottla.core.group.events import JoinRequested
 from ottla.core.group.rebalance import join_error
 from ottla.core.group.settings import GroupSettings
 
-API_KEY = 11
+if TYPE_CHECKING:
+    from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponseDict
+
 _FIRST_WITH_REBALANCE_TIMEOUT = 1
 _FIRST_WITH_REQUIRED_ID = 4
 _FIRST_WITH_NULL_PROTOCOL = 7
@@ -42,13 +44,15 @@ class Ports(Protocol):
     def group_coordinator(self) -> Coordinator: ...
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: JoinGroupRequest
+) -> Response[JoinGroupResponseDict]:
     version = context.api_version
     finish = _keep if version >= _FIRST_WITH_NULL_PROTOCOL else _without_nulls
     error = _validation_error(broker, request)
     if error is not None:
         return finish(join_error(error, request.member_id))
-    delayed = DelayedResponse(lambda code: finish(join_error(code, request.member_id)), finish)
+    delayed = DelayedResponse(lambda code: finish(join_error(code, request.member_id)))
     rebalance_timeout_ms = request.rebalance_timeout_ms
     if version < _FIRST_WITH_REBALANCE_TIMEOUT:
         rebalance_timeout_ms = request.session_timeout_ms
@@ -56,7 +60,7 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
         logger.debug("%s joins %s: %.255s", context.client_id, request.group_id, request.reason)
     broker.group_coordinator.submit(
         JoinRequested(
-            delayed,
+            ConvertedToken(delayed, finish),
             request.group_id,
             member_id=request.member_id,
             instance_id=request.group_instance_id,
@@ -74,7 +78,7 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     return delayed.response()
 
 
-def _validation_error(broker: Ports, request: Any) -> ErrorCode | None:
+def _validation_error(broker: Ports, request: JoinGroupRequest) -> ErrorCode | None:
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     settings = broker.group_coordinator.settings
@@ -84,9 +88,9 @@ def _validation_error(broker: Ports, request: Any) -> ErrorCode | None:
     return None
 
 
-def _keep(body: Body) -> Body:
+def _keep(body: JoinGroupResponseDict) -> JoinGroupResponseDict:
     return body
 
 
-def _without_nulls(body: Body) -> Body:
+def _without_nulls(body: JoinGroupResponseDict) -> JoinGroupResponseDict:
     return {**body, "protocol_name": body["protocol_name"] or ""}

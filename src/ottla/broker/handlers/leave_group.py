@@ -9,41 +9,48 @@ Deviations: a member ID that was assigned but never used can leave without a reb
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.ports import GroupRequests
+from ottla.core.coordinator import Token
 from ottla.core.group.events import LeaveRequested, LeavingMember
 
-API_KEY = 13
+if TYPE_CHECKING:
+    from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponseDict
+
 _FIRST_WITH_MEMBERS = 3
 
 logger = logging.getLogger(__name__)
 
 
-def handle(broker: GroupRequests, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: GroupRequests, context: RequestContext, request: LeaveGroupRequest
+) -> Response[LeaveGroupResponseDict]:
     if not request.group_id:
         return _error(ErrorCode.INVALID_GROUP_ID)
+    delayed = DelayedResponse(_error)
+    token: Token[LeaveGroupResponseDict]
     if context.api_version < _FIRST_WITH_MEMBERS:
         members = [LeavingMember(request.member_id)]
-        delayed = DelayedResponse(_error, _of_one)
+        token = ConvertedToken(delayed, _of_one)
     else:
         members = [
             LeavingMember(each.member_id, each.group_instance_id) for each in request.members
         ]
-        delayed = DelayedResponse(_error)
+        token = delayed
         for each in request.members:
             if each.reason:
                 logger.debug("%s leaves %s: %.255s", each.member_id, request.group_id, each.reason)
-    broker.group_coordinator.submit(LeaveRequested(delayed, request.group_id, members))
+    broker.group_coordinator.submit(LeaveRequested(token, request.group_id, members))
     return delayed.response()
 
 
-def _error(code: ErrorCode) -> Body:
+def _error(code: ErrorCode) -> LeaveGroupResponseDict:
     return {"error_code": code, "members": []}
 
 
-def _of_one(body: Body) -> Body:
+def _of_one(body: LeaveGroupResponseDict) -> LeaveGroupResponseDict:
     return {"error_code": body["members"][0]["error_code"]}

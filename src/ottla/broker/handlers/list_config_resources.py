@@ -10,21 +10,29 @@ Deviations
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.ports import Metadata
-from ottla.core.controller.alter_configs import ResourceType
 
-API_KEY = 74
+if TYPE_CHECKING:
+    from ottla.wire.messages.list_config_resources import (
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponseDict,
+    )
+
+_KINDS = [kind for kind in ResourceType if kind is not ResourceType.UNKNOWN]
 
 
-def handle(broker: Metadata, context: RequestContext, request: Any) -> Body:
+def handle(
+    broker: Metadata, context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponseDict:
     kinds: list[int] = [ResourceType.CLIENT_METRICS]
     if context.api_version > 0:
-        kinds = list(dict.fromkeys(request.resource_types)) or list(ResourceType)
-    if not set(kinds) <= set(ResourceType):
+        kinds = list(dict.fromkeys(request.resource_types)) or list(_KINDS)
+    if not set(kinds) <= set(_KINDS):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
     return {
         "throttle_time_ms": 0,

@@ -8,19 +8,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
 from ottla.core.coordinator import Token
 
-API_KEY = 16
+if TYPE_CHECKING:
+    from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponseDict
 
 
 class Coordinator(Protocol):
     def list_groups(
-        self, states: frozenset[str], types: frozenset[str], new_token: Callable[[], Token]
+        self,
+        states: frozenset[str],
+        types: frozenset[str],
+        new_token: Callable[[], Token[ListGroupsResponseDict]],
     ) -> None: ...
 
 
@@ -31,7 +35,9 @@ class Ports(Protocol):
     def group_coordinator(self) -> Coordinator: ...
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: ListGroupsRequest
+) -> Response[ListGroupsResponseDict]:
     delayed = DelayedResponses(_merge_parts)
     broker.group_coordinator.list_groups(
         frozenset(state.lower() for state in request.states_filter),
@@ -41,10 +47,10 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
     return delayed.response()
 
 
-def _error(code: ErrorCode) -> Body:
+def _error(code: ErrorCode) -> ListGroupsResponseDict:
     return {"error_code": code, "groups": []}
 
 
-def _merge_parts(parts: list[Body]) -> Body:
+def _merge_parts(parts: list[ListGroupsResponseDict]) -> ListGroupsResponseDict:
     failed = next((part for part in parts if part.get("error_code")), None)
     return failed or {"groups": [group for part in parts for group in part["groups"]]}

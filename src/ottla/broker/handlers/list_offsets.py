@@ -22,15 +22,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.partition import Partition
 from ottla.broker.ports import LeadershipProofs, PartitionLookup, Threads
 
-API_KEY = 2
+if TYPE_CHECKING:
+    from ottla.wire.messages.list_offsets import (
+        ListOffsetsPartition,
+        ListOffsetsPartitionResponseDict,
+        ListOffsetsRequest,
+        ListOffsetsResponseDict,
+        ListOffsetsTopicResponseDict,
+    )
+
 READ_COMMITTED = 1
 UNKNOWN = -1
 LATEST = -1
@@ -46,7 +54,9 @@ class Ports(LeadershipProofs, PartitionLookup, Threads, Protocol):
     """The parts of a broker that ListOffsets uses."""
 
 
-async def handle(broker: Ports, context: RequestContext, request: Any) -> Body:
+async def handle(
+    broker: Ports, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponseDict:
     committed_only = request.isolation_level == READ_COMMITTED
     version = context.api_version
     counts = Counter(
@@ -54,9 +64,9 @@ async def handle(broker: Ports, context: RequestContext, request: Any) -> Body:
         for topic in request.topics
         for requested in topic.partitions
     )
-    topics = []
+    topics: list[ListOffsetsTopicResponseDict] = []
     for topic in request.topics:
-        partitions = {}
+        partitions: dict[int, ListOffsetsPartitionResponseDict] = {}
         for requested in topic.partitions:
             index = requested.partition_index
             if counts[topic.name, index] > 1:
@@ -75,13 +85,18 @@ def _is_known(timestamp: int, version: int) -> bool:
     return version >= _FIRST_VERSIONS.get(timestamp, version + 1)
 
 
-def _error(index: int, code: ErrorCode) -> Body:
+def _error(index: int, code: ErrorCode) -> ListOffsetsPartitionResponseDict:
     return {"partition_index": index, "error_code": code}
 
 
 async def _list_offset(
-    broker: Ports, topic: str, requested: Any, committed_only: bool, is_replica: bool, version: int
-) -> Body:
+    broker: Ports,
+    topic: str,
+    requested: ListOffsetsPartition,
+    committed_only: bool,
+    is_replica: bool,
+    version: int,
+) -> ListOffsetsPartitionResponseDict:
     index = requested.partition_index
     try:
         partition = broker.find_partition(TopicPartition(topic, index))

@@ -9,17 +9,25 @@ Deviations: none known."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.ports import Metadata
 
-API_KEY = 46
+if TYPE_CHECKING:
+    from ottla.wire.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponseDict,
+        OngoingPartitionReassignmentDict,
+        OngoingTopicReassignmentDict,
+    )
 
 
-def handle(broker: Metadata, context: RequestContext, request: Any) -> Body:
+def handle(
+    broker: Metadata, context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponseDict:
     known = broker.image.topics
     wanted: Iterable[tuple[TopicImage, Iterable[int]]]
     if request.topics is None:
@@ -30,7 +38,7 @@ def handle(broker: Metadata, context: RequestContext, request: Any) -> Body:
             for each in request.topics
             if each.name in known
         )
-    topics = [
+    topics: list[OngoingTopicReassignmentDict] = [
         {"name": topic.name, "partitions": moving}
         for topic, indexes in wanted
         if (moving := _moving(topic, indexes))
@@ -38,7 +46,7 @@ def handle(broker: Metadata, context: RequestContext, request: Any) -> Body:
     return {"error_code": ErrorCode.NONE, "error_message": None, "topics": topics}
 
 
-def _moving(topic: TopicImage, indexes: Iterable[int]) -> list[Body]:
+def _moving(topic: TopicImage, indexes: Iterable[int]) -> list[OngoingPartitionReassignmentDict]:
     return [
         {
             "partition_index": index,

@@ -9,22 +9,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
 from ottla.core.coordinator import Token
 from ottla.core.group.topic_pattern import InvalidPattern, compile_pattern
-from ottla.core.txn.events import ListFilters
+from ottla.core.txn.events import ListedTransactions, ListFilters
 from ottla.core.txn.records import TransactionState
 
-API_KEY = 66
+if TYPE_CHECKING:
+    from ottla.wire.messages.list_transactions import (
+        ListTransactionsRequest,
+        ListTransactionsResponseDict,
+    )
+
 _STATES = {state.label: state for state in TransactionState}
 
 
 class Coordinator(Protocol):
-    def list_transactions(self, filters: ListFilters, new_token: Callable[[], Token]) -> None: ...
+    def list_transactions(
+        self, filters: ListFilters, new_token: Callable[[], Token[ListedTransactions]]
+    ) -> None: ...
 
 
 class Ports(Protocol):
@@ -34,7 +41,9 @@ class Ports(Protocol):
     def transaction_coordinator(self) -> Coordinator: ...
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: ListTransactionsRequest
+) -> Response[ListTransactionsResponseDict]:
     states = None
     if request.state_filters:
         states = frozenset(_STATES[name] for name in request.state_filters if name in _STATES)
@@ -45,10 +54,10 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
         return _error(ErrorCode.INVALID_REGULAR_EXPRESSION)
     unknown = [name for name in request.state_filters if name not in _STATES]
 
-    def finish(parts: list[Body]) -> Body:
+    def finish(parts: list[ListedTransactions]) -> ListTransactionsResponseDict:
         for part in parts:
             if "error_code" in part:
-                return part
+                return _error(part["error_code"])
         found = [
             each
             for part in parts
@@ -58,7 +67,7 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
         return {"unknown_state_filters": unknown, "transaction_states": found}
 
     delayed = DelayedResponses(finish)
-    broker.transaction_coordinator.list_transactions(filters, lambda: delayed.add_pending(_error))
+    broker.transaction_coordinator.list_transactions(filters, lambda: delayed.add_pending(_failed))
     return delayed.response()
 
 
@@ -67,5 +76,9 @@ def _matcher(pattern: str | None) -> Callable[[str], bool]:
     return compile_pattern(pattern).matches if pattern else lambda _: True
 
 
-def _error(code: ErrorCode) -> Body:
+def _error(code: ErrorCode) -> ListTransactionsResponseDict:
+    return {"error_code": code}
+
+
+def _failed(code: ErrorCode) -> ListedTransactions:
     return {"error_code": code}

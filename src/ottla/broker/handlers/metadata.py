@@ -19,11 +19,11 @@ Deviations
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
 from ottla.broker.topic_views import (
     CLUSTER_OPERATIONS,
     TOPIC_OPERATIONS,
@@ -37,25 +37,36 @@ from ottla.broker.topic_views import (
 )
 from ottla.core.controller.topic_names import topic_name_error
 
-API_KEY = 3
+if TYPE_CHECKING:
+    from ottla.wire.messages.metadata import (
+        MetadataRequest,
+        MetadataRequestTopic,
+        MetadataResponseDict,
+        MetadataResponseTopicDict,
+    )
+
 _FIRST_BY_ID = 12
 
 
-def handle(broker: TopicPorts, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: TopicPorts, context: RequestContext, request: MetadataRequest
+) -> Response[MetadataResponseDict]:
     if not broker.controller.has_begun:
         return _when_begun(broker, context, request)
     return _respond(broker, context, request)
 
 
-async def _when_begun(broker: TopicPorts, context: RequestContext, request: Any) -> Body:
+async def _when_begun(
+    broker: TopicPorts, context: RequestContext, request: MetadataRequest
+) -> MetadataResponseDict:
     await broker.controller.wait_until_begun()
     response = _respond(broker, context, request)
-    return response if isinstance(response, dict) else await response
+    return await response if isinstance(response, Coroutine) else response
 
 
 def _respond(
-    broker: TopicPorts, context: RequestContext, request: Any
-) -> Body | Coroutine[Any, Any, Body]:
+    broker: TopicPorts, context: RequestContext, request: MetadataRequest
+) -> MetadataResponseDict | Coroutine[None, None, MetadataResponseDict]:
     response = _MetadataResponse(broker, context, request)
     topics = request.topics
     if topics is None or (context.api_version == 0 and not topics):
@@ -74,7 +85,7 @@ def _respond(
 
 async def _create(
     broker: TopicPorts, response: _MetadataResponse, names: Iterable[str], missing: list[str]
-) -> Body:
+) -> MetadataResponseDict:
     try:
         decisions = await broker.controller.auto_create_topics(missing)
         errors = {each.name: each.error.code for each in decisions if each.error is not None}
@@ -83,7 +94,7 @@ async def _create(
     return response.of([response.by_name(name, errors) for name in names])
 
 
-def _invalid_request(topics: Iterable[Any]) -> list[Body]:
+def _invalid_request(topics: Iterable[MetadataRequestTopic]) -> list[MetadataResponseTopicDict]:
     return [
         unknown_topic(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id)
         for topic in topics
@@ -91,7 +102,9 @@ def _invalid_request(topics: Iterable[Any]) -> list[Body]:
 
 
 class _MetadataResponse:
-    def __init__(self, broker: TopicPorts, context: RequestContext, request: Any) -> None:
+    def __init__(
+        self, broker: TopicPorts, context: RequestContext, request: MetadataRequest
+    ) -> None:
         self._broker = broker
         self._listener = context.listener
         self._style = Style.of_metadata(context.api_version)
@@ -102,11 +115,11 @@ class _MetadataResponse:
             request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
         )
 
-    def all_topics(self) -> list[Body]:
+    def all_topics(self) -> list[MetadataResponseTopicDict]:
         image = self._broker.image
         return described_topics(image, self._listener, self._style, self._topic_operations)
 
-    def by_id(self, topic_id: bytes) -> Body:
+    def by_id(self, topic_id: bytes) -> MetadataResponseTopicDict:
         topic = self._broker.image.topics_by_id.get(topic_id)
         if topic is None:
             return unknown_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
@@ -114,7 +127,7 @@ class _MetadataResponse:
             self._broker.image, topic, self._listener, self._style, self._topic_operations
         )
 
-    def by_name(self, name: str, errors: Mapping[str, ErrorCode]) -> Body:
+    def by_name(self, name: str, errors: Mapping[str, ErrorCode]) -> MetadataResponseTopicDict:
         topic = self._broker.image.topics.get(name)
         if topic is not None:
             return described_topic(
@@ -126,7 +139,7 @@ class _MetadataResponse:
             return unknown_topic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
         return unknown_topic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
 
-    def of(self, topics: list[Body]) -> Body:
+    def of(self, topics: list[MetadataResponseTopicDict]) -> MetadataResponseDict:
         return {
             "throttle_time_ms": 0,
             "brokers": [

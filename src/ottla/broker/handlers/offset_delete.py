@@ -6,22 +6,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode
-from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.ports import GroupRequests, Metadata
 from ottla.core.group.events import OffsetDeleteRequested, OffsetsOfTopic
 
-API_KEY = 47
+if TYPE_CHECKING:
+    from ottla.wire.messages.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteResponseDict,
+        OffsetDeleteResponsePartitionDict,
+        OffsetDeleteResponseTopicDict,
+    )
 
 
 class Ports(GroupRequests, Metadata, Protocol):
     """The parts of a broker that OffsetDelete uses."""
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: OffsetDeleteRequest
+) -> Response[OffsetDeleteResponseDict]:
     if not request.group_id:
         return _error(ErrorCode.INVALID_GROUP_ID)
     topics: list[OffsetsOfTopic] = []
@@ -34,19 +42,24 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
         topics.append(OffsetsOfTopic(requested.name, known))
         unknown[requested.name] = [index for index in indexes if index not in known]
 
-    def finish(body: Body) -> Body:
+    def finish(body: OffsetDeleteResponseDict) -> OffsetDeleteResponseDict:
         return {**body, "topics": [_with_unknown(each, unknown) for each in body["topics"]]}
 
-    delayed = DelayedResponse(_error, finish)
-    broker.group_coordinator.submit(OffsetDeleteRequested(delayed, request.group_id, topics))
+    delayed = DelayedResponse(_error)
+    token = ConvertedToken(delayed, finish)
+    broker.group_coordinator.submit(OffsetDeleteRequested(token, request.group_id, topics))
     return delayed.response()
 
 
-def _with_unknown(topic: Body, unknown: dict[str, list[int]]) -> Body:
+def _with_unknown(
+    topic: OffsetDeleteResponseTopicDict, unknown: dict[str, list[int]]
+) -> OffsetDeleteResponseTopicDict:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    refused = [{"partition_index": index, "error_code": code} for index in unknown[topic["name"]]]
+    refused: list[OffsetDeleteResponsePartitionDict] = [
+        {"partition_index": index, "error_code": code} for index in unknown[topic["name"]]
+    ]
     return {"name": topic["name"], "partitions": [*topic["partitions"], *refused]}
 
 
-def _error(code: ErrorCode) -> Body:
+def _error(code: ErrorCode) -> OffsetDeleteResponseDict:
     return {"error_code": code, "topics": []}

@@ -16,18 +16,27 @@ Deviations: the response always waits until the offsets in it are committed. Kaf
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.errors import ErrorCode
 from ottla.base.types import ZERO_UUID
-from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.delayed_response import DelayedResponses
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.delayed_response import ConvertedToken, DelayedResponses
 from ottla.broker.ports import GroupRequests, Metadata
 from ottla.core.group.events import FetchTopic, OffsetsRequested
 from ottla.core.group.offsets import no_offset
 
-API_KEY = 9
+if TYPE_CHECKING:
+    from ottla.wire.messages.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchRequestTopic,
+        OffsetFetchRequestTopics,
+        OffsetFetchResponseDict,
+        OffsetFetchResponseGroupDict,
+        OffsetFetchResponseTopicsDict,
+    )
+
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
 _FIRST_WITH_MEMBER_EPOCH = 9
@@ -38,19 +47,37 @@ class Ports(GroupRequests, Metadata, Protocol):
     """The parts of a broker that OffsetFetch uses."""
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
-    version = context.api_version
-    if version >= _FIRST_WITH_GROUPS:
-        delayed = DelayedResponses(lambda groups: {"groups": groups})
-        for group in request.groups:
-            _request_offsets(broker, delayed, group, request.require_stable, version)
-    else:
+def handle(
+    broker: Ports, context: RequestContext, request: OffsetFetchRequest
+) -> Response[OffsetFetchResponseDict]:
+    version, require_stable = context.api_version, request.require_stable
+    if version < _FIRST_WITH_GROUPS:
         delayed = DelayedResponses(_of_one_group)
-        _request_offsets(broker, delayed, request, request.require_stable, version)
+        topics = _named_topics(broker, request.topics)
+        event = OffsetsRequested(
+            None, request.group_id, topics=topics, require_stable=require_stable
+        )
+        _submit(broker, delayed, event, (), version)
+        return delayed.response()
+    delayed = DelayedResponses(_of_groups)
+    for group in request.groups:
+        unknown: list[OffsetFetchResponseTopicsDict] = []
+        if version >= _FIRST_WITH_TOPIC_IDS:
+            topics, unknown = _identified_topics(broker, group.topics)
+        else:
+            topics = _named_topics(broker, group.topics)
+        event = OffsetsRequested(None, group.group_id, topics=topics, require_stable=require_stable)
+        if version >= _FIRST_WITH_MEMBER_EPOCH:
+            event.member_id, event.member_epoch = group.member_id, group.member_epoch
+        _submit(broker, delayed, event, unknown, version)
     return delayed.response()
 
 
-def _of_one_group(groups: list[Body]) -> Body:
+def _of_groups(groups: list[OffsetFetchResponseGroupDict]) -> OffsetFetchResponseDict:
+    return {"groups": groups}
+
+
+def _of_one_group(groups: list[OffsetFetchResponseGroupDict]) -> OffsetFetchResponseDict:
     """Convert to the older response, which has no group ID and only topic names."""
     (group,) = groups
     return {
@@ -61,53 +88,55 @@ def _of_one_group(groups: list[Body]) -> Body:
     }
 
 
-def _request_offsets(
-    broker: Ports, delayed: DelayedResponses, group: Any, require_stable: bool, version: int
+def _submit(
+    broker: Ports,
+    delayed: DelayedResponses[OffsetFetchResponseGroupDict, OffsetFetchResponseDict],
+    event: OffsetsRequested,
+    unknown: Sequence[OffsetFetchResponseTopicsDict],
+    version: int,
 ) -> None:
-    by_id = version >= _FIRST_WITH_TOPIC_IDS
-    topics, unknown = _topics(broker, group.topics, by_id)
+    """Request the offsets of one group; `unknown` are the results of unknown topic IDs."""
+    group_id, topics = event.group_id, event.topics
 
-    def on_error(code: ErrorCode) -> Body:
+    def on_error(code: ErrorCode) -> OffsetFetchResponseGroupDict:
         if version >= _FIRST_WITH_GROUP_ERROR:
-            return {"group_id": group.group_id, "error_code": code, "topics": []}
+            return {"group_id": group_id, "error_code": code, "topics": []}
         return {"topics": [_failed_topic(topic, code) for topic in topics or ()]}
 
-    def finish(body: Body) -> Body:
-        if by_id and topics is None and not body.get("error_code"):
-            return {**body, "topics": _with_ids(broker, body["topics"])}
+    def finish(body: OffsetFetchResponseGroupDict) -> OffsetFetchResponseGroupDict:
         if body.get("error_code"):
-            return on_error(body["error_code"])
+            return on_error(ErrorCode(body["error_code"]))
+        if version >= _FIRST_WITH_TOPIC_IDS and topics is None:
+            return {**body, "topics": _with_ids(broker, body["topics"])}
         return {**body, "topics": [*body["topics"], *unknown]}
 
-    token = _OffsetFetchToken(delayed.add_pending(on_error), finish)
-    broker.group_coordinator.submit(
-        OffsetsRequested(
-            token,
-            group.group_id,
-            topics=topics,
-            require_stable=require_stable,
-            member_id=group.member_id if version >= _FIRST_WITH_MEMBER_EPOCH else None,
-            member_epoch=group.member_epoch if version >= _FIRST_WITH_MEMBER_EPOCH else -1,
+    event.token = ConvertedToken(delayed.add_pending(on_error), finish)
+    broker.group_coordinator.submit(event)
+
+
+def _named_topics(
+    broker: Ports, requested: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None
+) -> list[FetchTopic] | None:
+    """Return the topics to look up, or None for all."""
+    if requested is None:
+        return None
+    known = broker.image.topics
+    return [
+        FetchTopic(
+            each.name,
+            each.partition_indexes,
+            known[each.name].topic_id if each.name in known else ZERO_UUID,
         )
-    )
+        for each in requested
+    ]
 
 
-def _topics(
-    broker: Ports, requested: list[Any] | None, by_id: bool
-) -> tuple[list[FetchTopic] | None, list[Body]]:
-    """Return the topics to look up, and the results of unknown topic IDs."""
+def _identified_topics(
+    broker: Ports, requested: Sequence[OffsetFetchRequestTopics] | None
+) -> tuple[list[FetchTopic] | None, list[OffsetFetchResponseTopicsDict]]:
+    """Return the topics to look up, or None for all, and the results of unknown topic IDs."""
     if requested is None:
         return None, []
-    if not by_id:
-        by_name = broker.image.topics
-        return [
-            FetchTopic(
-                each.name,
-                each.partition_indexes,
-                by_name[each.name].topic_id if each.name in by_name else ZERO_UUID,
-            )
-            for each in requested
-        ], []
     topics, unknown = [], []
     for each in requested:
         topic = broker.image.topics_by_id.get(each.topic_id)
@@ -121,12 +150,14 @@ def _topics(
     return topics, unknown
 
 
-def _failed_topic(topic: FetchTopic, code: ErrorCode) -> Body:
+def _failed_topic(topic: FetchTopic, code: ErrorCode) -> OffsetFetchResponseTopicsDict:
     partitions = [no_offset(each, code) for each in topic.partitions]
     return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
 
 
-def _with_ids(broker: Ports, topics: list[Body]) -> list[Body]:
+def _with_ids(
+    broker: Ports, topics: Sequence[OffsetFetchResponseTopicsDict]
+) -> list[OffsetFetchResponseTopicsDict]:
     """Add topic IDs. Topics that no longer exist have none, and are left out."""
     known = broker.image.topics
     return [
@@ -134,19 +165,3 @@ def _with_ids(broker: Ports, topics: list[Body]) -> list[Body]:
         for topic in topics
         if topic["name"] in known
     ]
-
-
-class _OffsetFetchToken:
-    """A token that converts the coordinator's reply and passes it on."""
-
-    __slots__ = ("_finish", "_token")
-
-    def __init__(self, token: Any, finish: Callable[[Body], Body]) -> None:
-        self._token = token
-        self._finish = finish
-
-    def fail(self, error: KafkaError) -> None:
-        self._token.fail(error)
-
-    def reply(self, body: Body) -> None:
-        self._token.reply(self._finish(body))

@@ -5,17 +5,25 @@ KIP-279, KIP-320)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import KafkaError
 from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.ports import PartitionLookup
 
-API_KEY = 23
+if TYPE_CHECKING:
+    from ottla.wire.messages.offset_for_leader_epoch import (
+        EpochEndOffsetDict,
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponseDict,
+        OffsetForLeaderPartition,
+    )
 
 
-def handle(broker: PartitionLookup, context: RequestContext, request: Any) -> Body:
+def handle(
+    broker: PartitionLookup, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponseDict:
     return {
         "topics": [
             {
@@ -29,7 +37,9 @@ def handle(broker: PartitionLookup, context: RequestContext, request: Any) -> Bo
     }
 
 
-def _end_offset(broker: PartitionLookup, topic: str, requested: Any) -> Body:
+def _end_offset(
+    broker: PartitionLookup, topic: str, requested: OffsetForLeaderPartition
+) -> EpochEndOffsetDict:
     try:
         partition = broker.find_partition(TopicPartition(topic, requested.partition))
         partition.check_leader_epoch(requested.current_leader_epoch)

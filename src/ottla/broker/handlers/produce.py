@@ -22,16 +22,22 @@ OUT_OF_ORDER_SEQUENCE_NUMBER. The current leader of v10+ (KIP-951) is not return
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from ottla.base.cluster import INTERNAL_TOPICS
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import ReadableBuffer
 from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.delayed_produce import PRODUCER_STATE_ERRORS, DelayedProduce, error_response
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.delayed_produce import (
+    PRODUCER_STATE_ERRORS,
+    Appended,
+    Rejected,
+    delayed_response,
+    error_response,
+)
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Flushing, LeadershipProofs, Metadata, PartitionLookup, Threads
 from ottla.broker.transaction_verification import (
@@ -42,15 +48,27 @@ from ottla.broker.transaction_verification import (
 from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.produce import PreparedBatch, prepare, prepare_records
 from ottla.storage.log import AppendResult
-from ottla.wire.records.batch import HEADER_SIZE, read_header
+from ottla.wire.records.batch import HEADER_SIZE, BatchHeader, read_header
 from ottla.wire.records.compression import ZSTD
 
-API_KEY = 0
+if TYPE_CHECKING:
+    from ottla.wire.messages.produce import (
+        PartitionProduceData,
+        PartitionProduceResponseDict,
+        ProduceRequest,
+        ProduceResponseDict,
+        TopicProduceResponseDict,
+    )
+
 ACKS_ALL = -1
 _ALLOWED_ACKS = (0, 1, ACKS_ALL)
-_NOTHING_PREPARED: Mapping[int, PreparedBatch | KafkaError] = {}
+Prepared: TypeAlias = Mapping[int, PreparedBatch | KafkaError]
+"""Batches that were checked before the append, or why they were refused, by the position of their
+partition in the request: 0 for the first partition of the first topic, and so on."""
+_NOTHING_PREPARED: Prepared = {}
 _FIRST_WITH_ZSTD = 7
 _FIRST_OF_TRANSACTION_V2 = 12
+_FIRST_BY_ID = 13
 INLINE_RECORDS_BYTES = 4_096
 """Batches up to this size are decoded on the event loop; waking a thread would take longer."""
 
@@ -75,27 +93,31 @@ class Ports(
         """Whether acks=1 needs no follower."""
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
-    if context.api_version >= 13:
+def handle(
+    broker: Ports, context: RequestContext, request: ProduceRequest
+) -> Response[ProduceResponseDict]:
+    by_id = context.api_version >= _FIRST_BY_ID
+    if by_id:
         _resolve_topic_names(broker, request)
     rejected = _NOTHING_PREPARED
     if context.api_version < _FIRST_WITH_ZSTD:
         rejected = _reject_zstd(request)
     if request.transactional_id is not None:
-        return _handle_transactional(broker, context, request, rejected)
-    return _handle_verified(broker, request, rejected)
+        return _handle_transactional(broker, context, request, request.transactional_id, rejected)
+    return _handle_verified(broker, request, by_id, rejected)
 
 
 def _handle_verified(
     broker: Ports,
-    request: Any,
-    rejected: Mapping[int, PreparedBatch | KafkaError],
+    request: ProduceRequest,
+    by_id: bool,
+    rejected: Prepared,
     verification: TransactionVerification | None = None,
-) -> Response:
+) -> Response[ProduceResponseDict]:
     if broker.topics_needing_records and _has_large_batches(broker, request):
         _copy_records(request)
-        return _handle_in_thread(broker, request, rejected, verification)
-    return _append_all(broker, request, rejected, verification)
+        return _handle_in_thread(broker, request, by_id, rejected, verification)
+    return _append_all(broker, request, by_id, rejected, verification)
 
 
 # ----------------------------------------------------------------------------------- transactions
@@ -104,23 +126,25 @@ def _handle_verified(
 def _handle_transactional(
     broker: Ports,
     context: RequestContext,
-    request: Any,
-    rejected: Mapping[int, PreparedBatch | KafkaError],
-) -> Response:
+    request: ProduceRequest,
+    transactional_id: str,
+    rejected: Prepared,
+) -> Response[ProduceResponseDict]:
+    by_id = context.api_version >= _FIRST_BY_ID
     batches = _transactional_batches(request)
-    producers = {producer for _, _, producer in batches}
+    producers = {batch.producer for batch in batches}
     if len(producers) > 1:
         error = KafkaError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
             "Transactional records contained more than one producer ID",
         )
-        return _handle_verified(broker, request, _reject_all(request, error))
+        return _handle_verified(broker, request, by_id, _reject_all(request, error))
     if not batches:
-        return _handle_verified(broker, request, rejected)
-    keys = [key for key, _, _ in batches if key.topic not in INTERNAL_TOPICS]
+        return _handle_verified(broker, request, by_id, rejected)
+    keys = [batch.key for batch in batches if batch.key.topic not in INTERNAL_TOPICS]
     verification = TransactionVerification(
         broker,
-        request.transactional_id,
+        transactional_id,
         producers.pop(),
         keys,
         produce_operation(context.api_version),
@@ -128,59 +152,75 @@ def _handle_transactional(
     if context.api_version >= _FIRST_OF_TRANSACTION_V2:
         rejected = {**_reject_out_of_order(broker, batches), **rejected}
     if verification.verify_now():
-        return _handle_verified(
-            broker, request, _reject_unverified(batches, rejected, verification), verification
-        )
+        rejected = _reject_unverified(batches, rejected, verification)
+        return _handle_verified(broker, request, by_id, rejected, verification)
     _copy_records(request)
-    return _verify_and_handle(broker, request, rejected, verification)
+    return _verify_and_handle(broker, request, by_id, rejected, verification)
 
 
 async def _verify_and_handle(
     broker: Ports,
-    request: Any,
-    rejected: Mapping[int, PreparedBatch | KafkaError],
+    request: ProduceRequest,
+    by_id: bool,
+    rejected: Prepared,
     verification: TransactionVerification,
-) -> Body | None:
+) -> ProduceResponseDict | None:
     """Verify the partitions with the coordinator first. The connection waits meanwhile, so that
     batches keep their order."""
     await verification.verify()
     rejected = _reject_unverified(_transactional_batches(request), rejected, verification)
-    response = _handle_verified(broker, request, rejected, verification)
-    if response is None or isinstance(response, dict):
-        return response
-    return await response
+    response = _handle_verified(broker, request, by_id, rejected, verification)
+    return await response if isinstance(response, Awaitable) else response
 
 
-def _transactional_batches(request: Any) -> list[tuple[TopicPartition, Any, ProducerIdAndEpoch]]:
-    """Return (partition, data, producer) of every transactional batch that has a whole header."""
+class _TransactionalBatch(NamedTuple):
+    position: int
+    key: TopicPartition
+    producer: ProducerIdAndEpoch
+    base_sequence: int
+
+
+def _transactional_batches(request: ProduceRequest) -> list[_TransactionalBatch]:
+    """Return every transactional batch that has a whole header and a known topic."""
     found = []
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records = data.records
-            if topic.name is None or records is None or len(records) < HEADER_SIZE:
-                continue
-            header = read_header(records)
-            if header.is_transactional:
-                producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
-                found.append((TopicPartition(topic.name, data.index), data, producer))
+    for position, name, data in _positions(request):
+        header = _header(data)
+        if header is not None and header.is_transactional and name:
+            key = TopicPartition(name, data.index)
+            producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
+            found.append(_TransactionalBatch(position, key, producer, header.base_sequence))
     return found
 
 
+def _positions(request: ProduceRequest) -> Iterator[tuple[int, str, PartitionProduceData]]:
+    """Yield the position in the request, the topic name and the data of each partition."""
+    position = 0
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            yield position, topic.name, data
+            position += 1
+
+
+def _header(data: PartitionProduceData) -> BatchHeader | None:
+    """Return the header of the first batch, or None if it is incomplete."""
+    records = data.records
+    return None if records is None or len(records) < HEADER_SIZE else read_header(records)
+
+
 def _reject_out_of_order(
-    broker: Ports, batches: list[tuple[TopicPartition, Any, ProducerIdAndEpoch]]
+    broker: Ports, batches: list[_TransactionalBatch]
 ) -> dict[int, KafkaError]:
     """Refuse the first batch of a producer in a partition unless it has sequence 0 (KIP-890).
 
     In transaction version 2 every transaction has an epoch of its own, so the first batch must have
     sequence 0. Any other batch has overtaken an earlier one on its way."""
     rejected = {}
-    for key, data, producer in batches:
+    for position, key, producer, sequence in batches:
         partition = broker.partitions.get(key)
         if partition is None or producer.id in partition.log.producers.producers:
             continue
-        sequence = read_header(data.records).base_sequence
         if sequence > 0:
-            rejected[id(data)] = KafkaError(
+            rejected[position] = KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer.id} has no state on {key}, but its first sequence number is "
                 f"{sequence}",
@@ -189,52 +229,49 @@ def _reject_out_of_order(
 
 
 def _reject_unverified(
-    batches: list[tuple[TopicPartition, Any, ProducerIdAndEpoch]],
-    rejected: Mapping[int, PreparedBatch | KafkaError],
+    batches: list[_TransactionalBatch],
+    rejected: Prepared,
     verification: TransactionVerification,
-) -> Mapping[int, PreparedBatch | KafkaError]:
+) -> Prepared:
     unverified = verification.rejected
     if not unverified:
         return rejected
     errors = {
-        id(data): verification.produce_error(unverified[key])
-        for key, data, _ in batches
-        if key in unverified
+        batch.position: verification.produce_error(unverified[batch.key])
+        for batch in batches
+        if batch.key in unverified
     }
     return {**errors, **rejected}
 
 
-def _reject_all(request: Any, error: KafkaError) -> dict[int, KafkaError]:
-    return {id(data): error for topic in request.topic_data for data in topic.partition_data}
+def _reject_all(request: ProduceRequest, error: KafkaError) -> dict[int, KafkaError]:
+    return {position: error for position, _, _ in _positions(request)}
 
 
 # ----------------------------------------------------------------------------------------- batches
 
 
-def _reject_zstd(request: Any) -> Mapping[int, KafkaError]:
+def _reject_zstd(request: ProduceRequest) -> Mapping[int, KafkaError]:
     """Refuse zstd before version 7: clients of these versions do not support it (KIP-110)."""
     error = KafkaError(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd requires Produce version 7 or newer"
     )
     return {
-        id(data): error
-        for topic in request.topic_data
-        for data in topic.partition_data
-        if data.records is not None
-        and len(data.records) >= HEADER_SIZE
-        and read_header(data.records).compression == ZSTD
+        position: error
+        for position, _, data in _positions(request)
+        if (header := _header(data)) is not None and header.compression == ZSTD
     }
 
 
-def _resolve_topic_names(broker: Ports, request: Any) -> None:
-    """Set the name of each topic that was requested by ID, or None if the ID is unknown."""
+def _resolve_topic_names(broker: Ports, request: ProduceRequest) -> None:
+    """Set the name of each topic that was requested by ID, or '' if the ID is unknown."""
     by_id = broker.image.topics_by_id
     for topic in request.topic_data:
         image = by_id.get(topic.topic_id)
-        topic.name = None if image is None else image.name
+        topic.name = "" if image is None else image.name
 
 
-def _has_large_batches(broker: Ports, request: Any) -> bool:
+def _has_large_batches(broker: Ports, request: ProduceRequest) -> bool:
     """Return whether decoding the batches, where a topic requires it, would block the loop."""
     return any(
         data.records is not None and len(data.records) > INLINE_RECORDS_BYTES
@@ -244,63 +281,66 @@ def _has_large_batches(broker: Ports, request: Any) -> bool:
     )
 
 
-def _copy_records(request: Any) -> None:
+def _copy_records(request: ProduceRequest) -> None:
     """Copy the records: a thread will read them after the views of the request have expired."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
-                data.records = bytes(data.records)
+                data.records = memoryview(bytes(data.records))
 
 
 async def _handle_in_thread(
     broker: Ports,
-    request: Any,
-    rejected: Mapping[int, PreparedBatch | KafkaError],
+    request: ProduceRequest,
+    by_id: bool,
+    rejected: Prepared,
     verification: TransactionVerification | None,
-) -> Body | None:
+) -> ProduceResponseDict | None:
     """Decode batches in a thread, then append them on the event loop."""
     now_ms = broker.clock.time_ms()
     work: list[tuple[int, ReadableBuffer | None, TopicConfig]] = []
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            partition = broker.partitions.get((topic.name, data.index))
-            if partition is not None and partition.needs_records:
-                work.append((id(data), data.records, partition.log.config))
+    for position, name, data in _positions(request):
+        partition = broker.partitions.get((name, data.index))
+        if partition is not None and partition.needs_records:
+            work.append((position, data.records, partition.log.config))
 
     def prepare_all() -> dict[int, PreparedBatch | KafkaError]:
         prepared: dict[int, PreparedBatch | KafkaError] = {}
-        for key, records, config in work:
+        for position, records, config in work:
             try:
-                prepared[key] = prepare_records(prepare(records, config, now_ms), config, now_ms)
+                prepared[position] = prepare_records(
+                    prepare(records, config, now_ms), config, now_ms
+                )
             except KafkaError as error:
-                prepared[key] = error
+                prepared[position] = error
         return prepared
 
     prepared = await broker.run_blocking(prepare_all)
-    response = _append_all(broker, request, {**prepared, **rejected}, verification)
-    if isinstance(response, asyncio.Future):
-        return await response
-    assert response is None or isinstance(response, dict)
-    return response
+    response = _append_all(broker, request, by_id, {**prepared, **rejected}, verification)
+    return await response if isinstance(response, asyncio.Future) else response
 
 
 def _append_all(
     broker: Ports,
-    request: Any,
-    prepared: Mapping[int, PreparedBatch | KafkaError],
+    request: ProduceRequest,
+    by_id: bool,
+    prepared: Prepared,
     verification: TransactionVerification | None,
-) -> Response:
+) -> ProduceResponseDict | asyncio.Future[ProduceResponseDict | None] | None:
     """Append everything now, in order. The response may have to wait for followers or a sync."""
     now_ms = broker.clock.time_ms()
     acks = request.acks
-    topics = []
+    topics: list[TopicProduceResponseDict] = []
+    position = -1
     failed = False
-    delayed = DelayedProduce()
+    appended: list[Appended] = []
+    rejected: list[Rejected] = []
     for topic in request.topic_data:
         name = topic.name
-        partitions = []
+        partitions: list[PartitionProduceResponseDict] = []
         for data in topic.partition_data:
             index = data.index
+            position += 1
             try:
                 partition = broker.partitions.get((name, index))
                 if (
@@ -309,17 +349,19 @@ def _append_all(
                     or not partition.is_leader
                     or name in INTERNAL_TOPICS
                 ):
-                    partition = _writable_partition(broker, name, index, acks)
+                    partition = _writable_partition(broker, name, by_id, index, acks)
                 if partition.leadership is not None:
                     broker.check_can_prove_leadership(partition)
-                result = _append(partition, data, prepared, now_ms, verification)
+                result = _append(
+                    partition, data.records, prepared.get(position), now_ms, verification
+                )
             except KafkaError as error:
                 failed = True
                 partitions.append(body := error_response(index, error))
                 if partition is not None and error.code in PRODUCER_STATE_ERRORS:
                     proof = broker.leadership_proof(partition)
                     if proof is not None:
-                        delayed.rejected.append((proof, body))
+                        rejected.append((proof, body))
                 continue
             log = partition.log
             body = {
@@ -334,18 +376,22 @@ def _append_all(
             if not partition.commits_on_append and (
                 acks == ACKS_ALL or not broker.can_acknowledge_alone
             ):
-                delayed.appended.append((partition, result.last_offset + 1, body))
+                appended.append((partition, result.last_offset + 1, body))
         topics.append({"name": name, "topic_id": topic.topic_id, "partition_responses": partitions})
     if acks == 0:
         if failed:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "a produce request with acks=0 failed")
         return None
-    response = {"responses": topics}
-    return delayed.response_future(response, request.timeout_ms) if delayed else response
+    response: ProduceResponseDict = {"responses": topics}
+    return (
+        delayed_response(response, appended, rejected, request.timeout_ms)
+        if appended or rejected
+        else response
+    )
 
 
-def _writable_partition(broker: Ports, topic: str | None, index: int, acks: int) -> Partition:
-    if topic is None:
+def _writable_partition(broker: Ports, topic: str, by_id: bool, index: int, acks: int) -> Partition:
+    if by_id and not topic:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     partition = broker.find_partition((topic, index))
     if topic in INTERNAL_TOPICS:
@@ -369,15 +415,14 @@ def _writable_partition(broker: Ports, topic: str | None, index: int, acks: int)
 
 def _append(
     partition: Partition,
-    data: Any,
-    prepared: Mapping[int, PreparedBatch | KafkaError],
+    records: memoryview | None,
+    batch: PreparedBatch | KafkaError | None,
     now_ms: int,
     verification: TransactionVerification | None,
 ) -> AppendResult:
-    batch = prepared.get(id(data)) if prepared else None
     if batch is None:
         config = partition.log.config
-        batch = prepare(data.records, config, now_ms)
+        batch = prepare(records, config, now_ms)
         if partition.needs_records:
             batch = prepare_records(batch, config, now_ms)
     elif isinstance(batch, KafkaError):

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import RequestContext, Response
@@ -15,10 +15,13 @@ from ottla.broker.ports import GroupRequests
 from ottla.core.group.events import SyncRequested
 from ottla.core.group.rebalance import sync_error
 
-API_KEY = 14
+if TYPE_CHECKING:
+    from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponseDict
 
 
-def handle(broker: GroupRequests, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: GroupRequests, context: RequestContext, request: SyncGroupRequest
+) -> Response[SyncGroupResponseDict]:
     if not request.group_id:
         return sync_error(ErrorCode.INVALID_GROUP_ID)
     delayed = DelayedResponse(sync_error)

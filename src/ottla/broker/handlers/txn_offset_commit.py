@@ -14,12 +14,14 @@ The offsets take effect when the transaction is committed. Until then OffsetFetc
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext, Response
-from ottla.broker.delayed_response import CLIENT_ERRORS, DelayedResponse
+from ottla.base.types import ZERO_UUID, TopicPartition
+from ottla.broker.context import RequestContext, Response
+from ottla.broker.delayed_response import CLIENT_ERRORS, ConvertedToken, DelayedResponse
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.internal_topic import InternalTopic
 from ottla.broker.ports import GroupSubmitter, Metadata
@@ -29,10 +31,21 @@ from ottla.broker.transaction_verification import (
     offset_commit_operation,
 )
 from ottla.core.coordinator import ProducerIdAndEpoch
-from ottla.core.group.events import CommitPartition, CommitRequested, CommitTopic
+from ottla.core.group.commit_request import RequestedTopic, merge_results, split_known
+from ottla.core.group.events import CommitRequested
 from ottla.core.group.offsets import commit_error
 
-API_KEY = 28
+if TYPE_CHECKING:
+    from ottla.wire.messages.offset_commit import (
+        OffsetCommitResponseDict,
+        OffsetCommitResponseTopicDict,
+    )
+    from ottla.wire.messages.txn_offset_commit import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitResponseDict,
+        TxnOffsetCommitResponseTopicDict,
+    )
+
 _FIRST_WITH_LOADING = 2
 _NO_RETENTION = -1
 
@@ -49,7 +62,9 @@ class Ports(VerificationPorts, Metadata, Protocol):
     def group_coordinator(self) -> GroupCoordinator: ...
 
 
-def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: Ports, context: RequestContext, request: TxnOffsetCommitRequest
+) -> Response[TxnOffsetCommitResponseDict]:
     if not request.transactional_id or not request.group_id:
         return _all_failed(request, ErrorCode.INVALID_REQUEST)
     index = broker.group_coordinator.topic.partition_for(request.group_id)
@@ -68,16 +83,22 @@ def handle(broker: Ports, context: RequestContext, request: Any) -> Response:
 
 
 async def _verify_and_commit(
-    broker: Ports, context: RequestContext, request: Any, verification: TransactionVerification
-) -> Body | None:
+    broker: Ports,
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    verification: TransactionVerification,
+) -> TxnOffsetCommitResponseDict | None:
     await verification.verify()
     response = _commit_verified(broker, context, request, verification)
-    return response if isinstance(response, dict) else await response  # type: ignore[misc]
+    return await response if isinstance(response, asyncio.Future) else response
 
 
 def _commit_verified(
-    broker: Ports, context: RequestContext, request: Any, verification: TransactionVerification
-) -> Response:
+    broker: Ports,
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    verification: TransactionVerification,
+) -> TxnOffsetCommitResponseDict | asyncio.Future[TxnOffsetCommitResponseDict | None]:
     if verification.rejected:
         (code,) = verification.rejected.values()
         error = verification.offset_commit_error(code)
@@ -90,13 +111,20 @@ def _commit_verified(
     return _commit(broker, context, request)
 
 
-def _commit(broker: Ports, context: RequestContext, request: Any) -> Response:
-    topics, unknown = _split_known(broker, request)
+def _commit(
+    broker: Ports, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponseDict | asyncio.Future[TxnOffsetCommitResponseDict | None]:
+    version = context.api_version
+    requested = (
+        RequestedTopic(each.name, ZERO_UUID, broker.image.topics.get(each.name), each.partitions)
+        for each in request.topics
+    )
+    topics, refused = split_known(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not topics:
-        return {"topics": unknown}
+        return {"topics": _results(refused, version)}
 
-    def finish(body: Body) -> Body:
-        return {"topics": _merge(unknown, body["topics"], context.api_version)}
+    def finish(body: OffsetCommitResponseDict) -> TxnOffsetCommitResponseDict:
+        return {"topics": _results(merge_results(refused, body["topics"]), version)}
 
     event = CommitRequested(
         None,
@@ -108,65 +136,46 @@ def _commit(broker: Ports, context: RequestContext, request: Any) -> Response:
         topics=topics,
         producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
     )
-    delayed = DelayedResponse(lambda code: finish(commit_error(event, code)), finish)
-    event.token = delayed
+    delayed = DelayedResponse(lambda code: finish(commit_error(event, code)))
+    event.token = ConvertedToken(delayed, finish)
     broker.group_coordinator.submit(event)
     return delayed.response()
 
 
-def _split_known(broker: Ports, request: Any) -> tuple[list[CommitTopic], list[Body]]:
-    """Return the topics to commit, and the results of those that do not exist."""
-    topics: list[CommitTopic] = []
-    unknown: list[Body] = []
-    for requested in request.topics:
-        topic = broker.image.topics.get(requested.name)
-        count = 0 if topic is None else len(topic.partitions)
-        known = [
-            CommitPartition(
-                each.partition_index,
-                each.committed_offset,
-                each.committed_leader_epoch,
-                each.committed_metadata,
-            )
-            for each in requested.partitions
-            if 0 <= each.partition_index < count
-        ]
-        if len(known) < len(requested.partitions):
-            missing = [
-                each for each in requested.partitions if not 0 <= each.partition_index < count
-            ]
-            unknown.append(
-                _failed_topic(requested.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            )
-        if known and topic is not None:
-            topics.append(CommitTopic(topic.name, topic.topic_id, known))
-    return topics, unknown
+def _results(
+    topics: Iterable[OffsetCommitResponseTopicDict], version: int
+) -> list[TxnOffsetCommitResponseTopicDict]:
+    return [
+        {
+            "name": topic["name"],
+            "partitions": [
+                {
+                    "partition_index": each["partition_index"],
+                    "error_code": _error_for_version(each["error_code"], version),
+                }
+                for each in topic["partitions"]
+            ],
+        }
+        for topic in topics
+    ]
 
 
-def _merge(unknown: list[Body], committed: list[Body], version: int) -> list[Body]:
-    """Merge the results so that each topic occurs once, as clients expect."""
-    merged: dict[str, list[Body]] = {}
-    for topic in (*unknown, *committed):
-        partitions = merged.setdefault(topic["name"], [])
-        partitions += [
-            {**each, "error_code": _error_for_version(each["error_code"], version)}
-            for each in topic["partitions"]
-        ]
-    return [{"name": name, "partitions": partitions} for name, partitions in merged.items()]
-
-
-def _error_for_version(code: ErrorCode, version: int) -> ErrorCode:
+def _error_for_version(code: int, version: int) -> int:
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _FIRST_WITH_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code
 
 
-def _failed_topic(name: str, partitions: list[Any], code: ErrorCode) -> Body:
-    results = [{"partition_index": each.partition_index, "error_code": code} for each in partitions]
-    return {"name": name, "partitions": results}
-
-
-def _all_failed(request: Any, code: ErrorCode) -> Body:
+def _all_failed(request: TxnOffsetCommitRequest, code: int) -> TxnOffsetCommitResponseDict:
     return {
-        "topics": [_failed_topic(topic.name, topic.partitions, code) for topic in request.topics]
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": each.partition_index, "error_code": code}
+                    for each in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
     }

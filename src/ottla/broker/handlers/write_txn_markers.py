@@ -10,16 +10,25 @@ the coordinator retries."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
-from ottla.broker.context import Body, RequestContext, Response
+from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
 from ottla.broker.transaction_markers import LocalMarkers, Marker, MarkerPorts
 from ottla.core.coordinator import ProducerIdAndEpoch
 
-API_KEY = 27
+if TYPE_CHECKING:
+    from ottla.wire.messages.write_txn_markers import (
+        WritableTxnMarker,
+        WritableTxnMarkerPartitionResultDict,
+        WritableTxnMarkerResultDict,
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersResponseDict,
+    )
+
 _NOT_YET = frozenset({
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -27,19 +36,21 @@ _NOT_YET = frozenset({
 })  # fmt: skip
 
 
-def handle(broker: MarkerPorts, context: RequestContext, request: Any) -> Response:
+def handle(
+    broker: MarkerPorts, context: RequestContext, request: WriteTxnMarkersRequest
+) -> Response[WriteTxnMarkersResponseDict]:
     results = [_Result(requested) for requested in request.markers]
-    delayed = DelayedResponse(lambda code: {"markers": []})
+    delayed = DelayedResponse(lambda code: _response(()))
     missing = sum(len(result.missing) for result in results)
 
     def one_written() -> None:
         nonlocal missing
         missing -= 1
         if not missing:
-            delayed.reply({"markers": [result.body() for result in results]})
+            delayed.reply(_response(results))
 
     if not missing:
-        return {"markers": [result.body() for result in results]}
+        return _response(results)
     markers = LocalMarkers(broker)
     for requested, result in zip(request.markers, results, strict=True):
         marker = Marker(
@@ -60,10 +71,14 @@ def handle(broker: MarkerPorts, context: RequestContext, request: Any) -> Respon
     return delayed.response()
 
 
+def _response(results: Sequence[_Result]) -> WriteTxnMarkersResponseDict:
+    return {"markers": [result.body() for result in results]}
+
+
 class _Result:
     """The results of one marker."""
 
-    def __init__(self, requested: Any) -> None:
+    def __init__(self, requested: WritableTxnMarker) -> None:
         self._producer_id = requested.producer_id
         self._codes: dict[TopicPartition, int] = {}
         self.missing = list(
@@ -78,11 +93,12 @@ class _Result:
         code = ErrorCode.NONE if error is None else error.code
         self._codes[key] = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_YET else code
 
-    def body(self) -> Body:
-        topics: dict[str, list[Body]] = {}
+    def body(self) -> WritableTxnMarkerResultDict:
+        topics: dict[str, list[WritableTxnMarkerPartitionResultDict]] = {}
         for key in self.missing:
-            partition_result = {"partition_index": key.partition, "error_code": self._codes[key]}
-            topics.setdefault(key.topic, []).append(partition_result)
+            topics.setdefault(key.topic, []).append(
+                {"partition_index": key.partition, "error_code": self._codes[key]}
+            )
         return {
             "producer_id": self._producer_id,
             "topics": [

@@ -3,17 +3,15 @@
 `async_admin` and `admin` hold the two clients; `dispatch` selects the broker for each request and
 retries. Each of the other modules covers one subject: its requests, responses and result types."""
 
+from ottla.base.cluster import ElectionType
+from ottla.base.config.resource import AlterOp, ConfigSource, ConfigSynonym, ResourceType
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.config import AdminConfig
 from ottla.client.admin.configs import (
-    AlterOp,
     ConfigChange,
     ConfigEntry,
     ConfigResource,
-    ConfigSource,
-    ConfigSynonym,
-    ResourceType,
 )
 from ottla.client.admin.dispatch import Listing, Results
 from ottla.client.admin.group_offsets import GroupLag, PartitionLag
@@ -42,7 +40,6 @@ from ottla.client.admin.quotas import (
 from ottla.client.admin.reassignments import Reassignment
 from ottla.client.admin.topics import (
     CreatedTopic,
-    ElectionType,
     NewTopic,
     PartitionDescription,
     TopicDescription,

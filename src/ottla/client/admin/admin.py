@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.config import AdminConfig
 from ottla.client.blocking import BlockingClient, LoopThread, blocking
 from ottla.client.config import Bootstrap, Profile
+from ottla.client.properties import AdminProperties
 
 
 class Admin(BlockingClient[AsyncAdmin]):
@@ -33,7 +34,7 @@ class Admin(BlockingClient[AsyncAdmin]):
         bootstrap: Bootstrap | None = None,
         *,
         profile: Profile | None = None,
-        **properties: Any,
+        **properties: Unpack[AdminProperties],
     ) -> None:
         client = AsyncAdmin(bootstrap, profile=profile, **properties)
         super().__init__(client, LoopThread("ottla-admin"))

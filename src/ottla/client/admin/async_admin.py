@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, Unpack
 
+from ottla.base.cluster import ElectionType
+from ottla.base.config.resource import ResourceType
 from ottla.base.types import TopicPartition
 from ottla.client.admin import (
     configs,
@@ -27,7 +29,6 @@ from ottla.client.admin.configs import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
-    ResourceType,
 )
 from ottla.client.admin.dispatch import Listing, Results
 from ottla.client.admin.group_offsets import Committed, GroupLag
@@ -43,7 +44,6 @@ from ottla.client.admin.quotas import QuotaEntity, ScramCredential, ScramMechani
 from ottla.client.admin.reassignments import Reassignment
 from ottla.client.admin.topics import (
     CreatedTopic,
-    ElectionType,
     NewTopic,
     TopicDescription,
     TopicListing,
@@ -57,6 +57,7 @@ from ottla.client.arguments import flatten
 from ottla.client.cluster import Cluster
 from ottla.client.config import Bootstrap, Profile
 from ottla.client.consumer.record import OffsetAndMetadata
+from ottla.client.properties import AdminProperties
 
 
 class AsyncAdmin:
@@ -81,7 +82,7 @@ class AsyncAdmin:
         bootstrap: Bootstrap | None = None,
         *,
         profile: Profile | None = None,
-        **properties: Any,
+        **properties: Unpack[AdminProperties],
     ) -> None:
         self.config = AdminConfig.of(bootstrap, profile, properties)
         self._cluster = Cluster(self.config)

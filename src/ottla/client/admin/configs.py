@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, NamedTuple
 
+from ottla.base.config.definition import ConfigType
+from ottla.base.config.resource import AlterOp, ConfigSource, ConfigSynonym, ResourceType
 from ottla.base.errors import ErrorCode
 from ottla.client.admin.dispatch import AtBrokers, Results, dispatch, raise_for
 from ottla.client.cluster import ANY_NODE, Cluster
@@ -18,17 +19,11 @@ from ottla.client.errors import ClientError, InvalidConfig, UnknownTopic, error_
 from ottla.wire.api import Api
 
 
-class ResourceType(IntEnum):
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 class ConfigResource(NamedTuple):
+    """Resource that has a configuration."""
+
     type: ResourceType
+    """Type of the resource."""
     name: str
     """Name of the resource; empty for the default of all brokers."""
 
@@ -36,85 +31,61 @@ class ConfigResource(NamedTuple):
         return f"{self.type.name.lower().replace('_', '-')} {self.name or '(default)'}"
 
 
-class ConfigSource(IntEnum):
-    """Origin of a configuration value, with Kafka's codes."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-
-class ValueType(IntEnum):
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-
-class ConfigSynonym(NamedTuple):
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
 @dataclass(frozen=True)
 class ConfigEntry:
+    """Property of a resource."""
+
     name: str
+    """Name of the property."""
     value: str | None
     """Current value, or None if it is sensitive."""
     source: ConfigSource
+    """Source of the value."""
     is_sensitive: bool
+    """Whether the value is secret."""
     is_read_only: bool
-    type: ValueType
+    """Whether a change needs a restart."""
+    type: ConfigType
+    """Type of the value."""
     synonyms: tuple[ConfigSynonym, ...]
     """All sources that define the value, in order of precedence."""
     documentation: str | None
+    """Description of the property, if it was requested."""
 
     @property
     def is_default(self) -> bool:
+        """Whether the value is the default."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
-class AlterOp(IntEnum):
-    """Operation on one property, with Kafka's codes."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
 class ConfigChange(NamedTuple):
+    """Change of one property."""
+
     name: str
+    """Name of the property."""
     value: str | None = None
+    """Value of the change; None to delete."""
     op: AlterOp = AlterOp.SET
+    """Operation on the property."""
 
     @classmethod
     def set(cls, name: str, value: object) -> ConfigChange:
+        """Return a change that sets a value."""
         return cls(name, str(value), AlterOp.SET)
 
     @classmethod
     def delete(cls, name: str) -> ConfigChange:
+        """Return a change that restores the default."""
         return cls(name, None, AlterOp.DELETE)
 
     @classmethod
     def append(cls, name: str, value: object) -> ConfigChange:
+        """Return a change that adds an item to a list."""
         return cls(name, str(value), AlterOp.APPEND)
 
     @classmethod
     def subtract(cls, name: str, value: object) -> ConfigChange:
+        """Return a change that removes an item from a list."""
         return cls(name, str(value), AlterOp.SUBTRACT)
 
 
@@ -237,7 +208,7 @@ def _entry(entry: Any) -> ConfigEntry:
         _enum(ConfigSource, entry.config_source),
         entry.is_sensitive,
         entry.read_only,
-        _enum(ValueType, entry.config_type),
+        _enum(ConfigType, entry.config_type),
         tuple(
             ConfigSynonym(each.name, each.value, _enum(ConfigSource, each.source))
             for each in entry.synonyms

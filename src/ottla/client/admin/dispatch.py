@@ -62,6 +62,7 @@ class Results(Listing[K, V]):
         self.errors: dict[K, ClientError] = {}
 
     def checked(self, return_errors: bool) -> Results[K, V]:
+        """Return the results, or raise the first failure unless `return_errors` is set."""
         if self.errors and not return_errors:
             raise next(iter(self.errors.values()))
         return self

@@ -28,7 +28,10 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
 class PartitionLag(NamedTuple):
+    """Lag of a group in one partition."""
+
     committed_offset: int
+    """Offset that the group has committed."""
     end_offset: int | None
     """High watermark, or None if the partition no longer exists or has no leader."""
 

@@ -39,45 +39,71 @@ NO_EPOCH = -1
 
 
 class GroupListing(NamedTuple):
+    """Group of a cluster."""
+
     group_id: str
+    """ID of the group."""
     type: str
     """Type of the group: `classic`, `consumer`, `share` or `streams`."""
     state: str
     """State of the group; empty if the broker does not report it (before Kafka 2.6)."""
     protocol_type: str
+    """Protocol of the members: `consumer`, `connect`, or empty."""
     coordinator: int
+    """Broker ID of the coordinator."""
 
 
 @dataclass(frozen=True)
 class MemberDescription:
+    """Member of a group."""
+
     member_id: str
+    """ID that the coordinator or the member has chosen."""
     group_instance_id: str | None
+    """ID of a static member, or None."""
     client_id: str
+    """Client ID of the member."""
     host: str
+    """Host that the member connects from."""
     assignment: tuple[TopicPartition, ...]
+    """Partitions that the member owns."""
     target_assignment: tuple[TopicPartition, ...] | None = None
     """Assignment that the member is moving to. This and the fields below are None in classic
     groups."""
     member_epoch: int | None = None
+    """Epoch of the member."""
     is_upgraded: bool | None = None
     """Whether the member uses the consumer protocol; None if the broker does not report it."""
     rack_id: str | None = None
+    """Rack of the member."""
     subscribed_topics: tuple[str, ...] | None = None
+    """Topics that the member is subscribed to."""
     subscribed_regex: str | None = None
+    """Pattern that the member is subscribed to."""
 
 
 @dataclass(frozen=True)
 class GroupDescription:
+    """Group with its members."""
+
     group_id: str
+    """ID of the group."""
     type: str
+    """Type of the group: `classic`, `consumer`, `share` or `streams`."""
     state: str
+    """State of the group, such as `Stable` or `Empty`."""
     protocol_type: str
+    """Protocol of the members: `consumer`, `connect`, or empty."""
     assignor: str
+    """Assignor that the group uses."""
     members: tuple[MemberDescription, ...]
+    """The members."""
     coordinator: Node | None
+    """Broker of the coordinator, or None if it is unknown."""
     group_epoch: int | None = None
     """Epoch of the group. This and the next field are None in classic groups."""
     target_assignment_epoch: int | None = None
+    """Epoch of the target assignment."""
 
     @property
     def is_simple(self) -> bool:

@@ -19,11 +19,18 @@ from ottla.wire.api import Api
 
 
 class BrokerNode(NamedTuple):
+    """Broker of a cluster."""
+
     id: int
+    """Broker ID."""
     host: str
+    """Host that clients connect to."""
     port: int
+    """Port that clients connect to."""
     rack: str | None
+    """Rack of the broker, or None."""
     is_fenced: bool
+    """Whether the broker is registered but serves no clients."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -31,31 +38,50 @@ class BrokerNode(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterDescription:
+    """Brokers of a cluster."""
+
     cluster_id: str | None
+    """ID of the cluster; None if the broker does not report it."""
     controller: int | None
+    """Broker ID of the controller; None if there is none now."""
     nodes: Mapping[int, BrokerNode]
+    """The brokers, by broker ID."""
 
 
 class FinalizedFeature(NamedTuple):
+    """Range of versions of a feature that the cluster has agreed on."""
+
     min_version_level: int
+    """Smallest version level."""
     max_version_level: int
+    """Largest version level."""
 
 
 @dataclass(frozen=True)
 class Features:
+    """Features of a cluster."""
+
     finalized: Mapping[str, FinalizedFeature]
+    """Features that the cluster has agreed on, by name."""
     supported: Mapping[str, VersionRange]
+    """Versions that the broker supports, by name of the feature."""
     finalized_epoch: int | None
+    """Epoch of the finalized features; None if the broker does not report it."""
 
 
 class ApiVersions(NamedTuple):
+    """Versions of one API that a broker and this client support."""
+
     name: str
     """Name of the API as Kafka writes it: `ListOffsets`."""
     minimum: int
+    """Oldest version that the broker supports."""
     maximum: int
+    """Newest version that the broker supports."""
     client_minimum: int | None
     """Bounds of this client; both are None for an API that it does not know."""
     client_maximum: int | None
+    """Newest version that this client supports."""
 
     @property
     def usable(self) -> int | None:
@@ -67,18 +93,28 @@ class ApiVersions(NamedTuple):
 
 
 class ReplicaInfo(NamedTuple):
+    """Replica in a log directory."""
+
     size_bytes: int
+    """Size of the log, in bytes."""
     offset_lag: int
+    """Number of offsets by which the log is behind the leader or the current log."""
     is_future: bool
+    """Whether the log replaces the current one once it has caught up."""
 
 
 @dataclass(frozen=True)
 class LogDirDescription:
+    """Log directory of a broker."""
+
     error: ClientError | None
+    """Why the directory cannot be used, or None."""
     replicas: Mapping[TopicPartition, ReplicaInfo]
+    """Replicas in the directory, by partition."""
     total_bytes: int | None
     """Size of the volume; this and `usable_bytes` are None if the broker does not report them."""
     usable_bytes: int | None
+    """Free space on the volume, in bytes."""
 
 
 async def describe_cluster(cluster: Cluster, *, include_fenced: bool) -> ClusterDescription:

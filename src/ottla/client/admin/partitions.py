@@ -42,23 +42,36 @@ _SINCE_VERSION = {
 
 
 class IsolationLevel(IntEnum):
+    """Whether to see records of open transactions."""
+
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class ListedOffset(NamedTuple):
+    """Offset that was looked up."""
+
     offset: int | None
     """Offset, or None if there is no such record."""
     timestamp: int | None
+    """Timestamp of the record in milliseconds, or None."""
     leader_epoch: int
+    """Leader epoch of the record, or -1."""
 
 
 class ProducerState(NamedTuple):
+    """State of a producer in one partition."""
+
     producer_id: int
+    """ID of the producer."""
     producer_epoch: int
+    """Epoch of the producer."""
     last_sequence: int
+    """Sequence of its last record."""
     last_timestamp: int
+    """Timestamp of its last batch, in milliseconds."""
     coordinator_epoch: int | None
+    """Epoch of the coordinator that ended its last transaction, or None."""
     current_txn_start_offset: int | None
     """First offset of the open transaction in this partition, or None if there is none."""
 

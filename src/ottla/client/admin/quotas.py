@@ -44,18 +44,25 @@ class QuotaEntity(NamedTuple):
 
 
 class ScramMechanism(IntEnum):
+    """SCRAM mechanism, with Kafka's codes."""
+
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
 
     @property
     def text(self) -> str:
+        """Name of the mechanism as Kafka writes it: `SCRAM-SHA-256`."""
         return self.name.replace("_", "-")
 
 
 class ScramCredential(NamedTuple):
+    """SCRAM credential of a user, without the password."""
+
     mechanism: ScramMechanism
+    """The mechanism."""
     iterations: int
+    """Number of iterations."""
 
 
 async def describe_client_quotas(

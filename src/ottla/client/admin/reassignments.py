@@ -22,10 +22,13 @@ class Reassignment(NamedTuple):
     replicas: tuple[int, ...]
     """Current replicas, including those that are being added or removed."""
     adding: tuple[int, ...]
+    """Replicas that are being added."""
     removing: tuple[int, ...]
+    """Replicas that are being removed."""
 
     @property
     def target(self) -> tuple[int, ...]:
+        """Replicas at the end of the reassignment."""
         return tuple(each for each in self.replicas if each not in self.removing)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ottla.base import notebook
+from ottla.base.cluster import ElectionType
 from ottla.base.errors import ErrorCode
 from ottla.base.types import ZERO_UUID, TopicPartition, format_uuid, parse_uuid
 from ottla.client.admin.dispatch import (
@@ -48,41 +48,67 @@ class NewTopic:
 
 
 class CreatedTopic(NamedTuple):
+    """Topic that was created."""
+
     topic_id: str | None
+    """ID of the topic; None if the broker does not report it."""
     partitions: int
     """Number of partitions. This and the next are -1 if the broker, before Kafka 2.4, does not
     report them."""
     replication_factor: int
+    """Number of replicas."""
     configs: Mapping[str, str | None]
+    """Configuration of the topic, by name of the property."""
 
 
 class TopicListing(NamedTuple):
+    """Topic of a cluster."""
+
     name: str
+    """Name of the topic."""
     topic_id: str | None
+    """ID of the topic; None if the broker does not report it."""
     is_internal: bool
+    """Whether the topic stores the cluster's own state."""
 
 
 class PartitionDescription(NamedTuple):
+    """Partition of a topic."""
+
     partition: int
+    """Number of the partition."""
     leader: int | None
+    """Broker ID of the leader, or None if there is none."""
     leader_epoch: int
+    """Epoch of the leader."""
     replicas: tuple[int, ...]
+    """Broker IDs of the replicas, the preferred leader first."""
     isr: tuple[int, ...]
+    """Broker IDs of the in-sync replicas."""
     offline_replicas: tuple[int, ...]
+    """Broker IDs of replicas that are offline."""
     eligible_leader_replicas: tuple[int, ...] | None
     """Eligible leader replicas. This and the next are None if the broker does not report them."""
     last_known_eligible_leader_replicas: tuple[int, ...] | None
+    """Replicas that were eligible last."""
 
 
 @dataclass(frozen=True)
 class TopicDescription:
+    """Topic with its partitions."""
+
     name: str
+    """Name of the topic."""
     topic_id: str | None
+    """ID of the topic; None if the broker does not report it."""
     is_internal: bool
+    """Whether the topic stores the cluster's own state."""
     partitions: tuple[PartitionDescription, ...]
+    """The partitions, ordered by number."""
 
     @property
     def replication_factor(self) -> int:
+        """Number of replicas of the first partition."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
     def _repr_html_(self) -> str:
@@ -93,11 +119,6 @@ class TopicDescription:
         ]
         caption = f"Topic {self.name}, replication factor {self.replication_factor}"
         return notebook.table(headings, rows, caption=caption)
-
-
-class ElectionType(IntEnum):
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 # ------------------------------------------------------------------------------ create, delete

@@ -29,22 +29,38 @@ FENCING_TIMEOUT_MS = 60_000
 
 
 class TransactionListing(NamedTuple):
+    """Transactional ID of a cluster."""
+
     transactional_id: str
+    """The transactional ID."""
     producer_id: int
+    """ID of its producer."""
     state: str
+    """State of its transaction, such as `Ongoing` or `CompleteCommit`."""
     coordinator: int
+    """Broker ID of the coordinator."""
 
 
 @dataclass(frozen=True)
 class TransactionDescription:
+    """Transactional ID with its transaction."""
+
     transactional_id: str
+    """The transactional ID."""
     coordinator: int
+    """Broker ID of the coordinator."""
     state: str
+    """State of the transaction, such as `Ongoing` or `CompleteCommit`."""
     producer_id: int
+    """ID of the producer."""
     producer_epoch: int
+    """Epoch of the producer."""
     timeout_ms: int
+    """Time after which the coordinator aborts the transaction, in milliseconds."""
     start_time_ms: int | None
+    """Start of the transaction in milliseconds since the epoch, or None."""
     partitions: tuple[TopicPartition, ...]
+    """Partitions of the transaction."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +68,13 @@ class AbortTransaction:
     """Open transaction of one producer in one partition, as `describe_producers` reports it."""
 
     partition: TopicPartition
+    """The partition."""
     producer_id: int
+    """ID of the producer."""
     producer_epoch: int
+    """Epoch of the producer."""
     coordinator_epoch: int = 0
+    """Epoch of the coordinator."""
 
 
 async def list_transactions(

@@ -3,10 +3,10 @@
     config         properties
     record         public types: records, offsets and group metadata
     subscription   the assigned partitions and their positions (pure)
-    decode         decodes a batch into records (pure)
     fetched        data fetched from one partition, decoded as it is consumed (pure)
     buffer         fetched data that is not returned yet, and what the last poll returned (pure)
     priorities     which partitions come first
+    fetch_request  builds Fetch requests, and fetches a single partition
     fetcher        keeps one fetch in flight per leader while there is room
     offsets        looks up offsets by timestamp, and the ends of partitions
     commits        fetches and commits the group's offsets

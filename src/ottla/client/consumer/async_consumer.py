@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ottla.base.types import TopicPartition
 from ottla.client.arguments import flatten
 from ottla.client.config import Bootstrap, Profile
 from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.consumer.engine import DEFAULT_CLOSE_S, CommitCallback, ConsumerEngine
+from ottla.client.consumer.rebalance import RebalanceListener
 from ottla.client.consumer.record import (
     GroupMetadata,
     OffsetAndMetadata,
@@ -20,6 +21,8 @@ from ottla.client.consumer.record import (
     Records,
 )
 from ottla.client.consumer.subscription import EARLIEST, LATEST, Topics
+from ottla.client.deprecation import warn_deprecated
+from ottla.client.properties import ConsumerProperties
 from ottla.client.serializers import Deserializer, deserializer
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ Partitions = TopicPartition | tuple[str, int] | Iterable[TopicPartition | tuple[
 """One partition, or an iterable of partitions."""
 
 DEFAULT_POLL_S = 1.0
+
+COMMIT_INSTEAD = "Call commit_async() to commit without waiting."
+CLOSE_INSTEAD = "Use the consumer as a context manager."
 
 
 class AsyncConsumer:
@@ -71,10 +77,10 @@ class AsyncConsumer:
         *,
         profile: Profile | None = None,
         topics: Topics | None = None,
-        listener: Any = None,
+        listener: RebalanceListener | None = None,
         key_deserializer: str | Deserializer | None = None,
         value_deserializer: str | Deserializer | None = None,
-        **properties: Any,
+        **properties: Unpack[ConsumerProperties],
     ) -> None:
         self.engine = ConsumerEngine(
             ConsumerConfig.of(bootstrap, profile, properties),
@@ -112,7 +118,7 @@ class AsyncConsumer:
         await self.engine.close(is_failed=error is not None)
 
     async def close(
-        self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool = False
+        self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool | None = None
     ) -> None:
         """Commit the positions if `enable.auto.commit` is on, leave the group and disconnect.
 
@@ -120,14 +126,16 @@ class AsyncConsumer:
 
         Args:
             timeout_s: Seconds to wait for the commit.
-            is_failed: Do not commit the records that were returned last. The `with` statement sets
-                this when its block raises.
+            is_failed: Deprecated. Use the consumer as a context manager: if the block raises, the
+                records that were returned last are not committed.
         """
-        await self.engine.close(timeout_s, is_failed=is_failed)
+        if is_failed is not None:
+            warn_deprecated("close(is_failed=…)", CLOSE_INSTEAD)
+        await self.engine.close(timeout_s, is_failed=bool(is_failed))
 
     # ----------------------------------------------------------------------------- subscribing
 
-    def subscribe(self, topics: Topics, *, listener: Any = None) -> None:
+    def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
         """Join the consumer group and read its share of topics.
 
         Partitions are assigned while the consumer polls. A new subscription replaces the previous
@@ -286,14 +294,20 @@ class AsyncConsumer:
                     break
 
     async def commit(
-        self, offsets: Offsets | None = None, *, wait: bool = True, timeout_s: float | None = None
+        self,
+        offsets: Offsets | None = None,
+        *,
+        wait: bool | None = None,
+        timeout_s: float | None = None,
     ) -> None:
-        """Commit offsets to the group.
+        """Commit offsets to the group and wait for the coordinator.
+
+        `commit_async` does not wait.
 
         Args:
             offsets: Offset of the next record to read for each partition. None commits the
                 positions: all records that were returned count as consumed.
-            wait: Wait for the coordinator. If False, failures are only logged.
+            wait: Deprecated. Call `commit_async` instead of passing False.
             timeout_s: Seconds to wait; `default.api.timeout.ms` by default.
 
         Raises:
@@ -303,22 +317,25 @@ class AsyncConsumer:
         Example:
             await consumer.commit({TopicPartition("orders", 0): record.offset + 1})
         """
-        wanted = None if offsets is None else _offsets(offsets)
-        if not wait:
-            self.engine.commit_in_background(wanted, None)
-        else:
-            await self.engine.commit(wanted, timeout_s)
+        if wait is not None:
+            warn_deprecated("commit(wait=…)", COMMIT_INSTEAD)
+            if not wait:
+                self.commit_async(offsets)
+                return
+        await self.engine.commit(None if offsets is None else _offsets(offsets), timeout_s)
 
     def commit_async(
         self, offsets: Offsets | None = None, callback: CommitCallback | None = None
     ) -> None:
         """Commit offsets in the background.
 
+        Without a callback, a failure is only logged.
+
         Args:
             offsets: Offset of the next record to read for each partition. None commits the
                 positions.
             callback: Function of the offsets and the error, or None in its place, to call when the
-                commit has ended.
+                commit has ended. It runs in the thread of the event loop.
         """
         wanted = None if offsets is None else _offsets(offsets)
         self.engine.commit_in_background(wanted, callback)

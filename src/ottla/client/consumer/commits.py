@@ -5,7 +5,7 @@ Versions with topic IDs (10 and later) are not used: users pass names, which all
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
@@ -14,6 +14,14 @@ from ottla.client.consumer.offsets import by_topic
 from ottla.client.consumer.record import GroupMetadata, OffsetAndMetadata
 from ottla.client.errors import ClientError, CommitFailed, error_for
 from ottla.wire.api import Api
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.offset_commit import (
+        OffsetCommitRequestDict,
+        OffsetCommitRequestPartitionDict,
+        OffsetCommitResponse,
+    )
+    from ottla.wire.messages.offset_fetch import OffsetFetchResponse
 
 MAX_VERSION = 9
 _MOVED_ON = frozenset(
@@ -64,8 +72,8 @@ class GroupOffsets:
             what=f"fetching the committed offsets of group {self._group_id}",
         )
 
-    async def _fetch_once(self, body: dict[str, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-        response = await self._call(Api.OFFSET_FETCH, body)
+    async def _fetch_once(self, body: Mapping[str, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+        response: OffsetFetchResponse = await self._call(Api.OFFSET_FETCH, body)
         group = response.groups[0] if response.groups else response
         self._raise(group.error_code)
         found: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -102,7 +110,7 @@ class GroupOffsets:
         """
         if not offsets:
             return
-        body = {
+        body: OffsetCommitRequestDict = {
             "group_id": self._group_id,
             "retention_time_ms": -1,
             "topics": [
@@ -122,16 +130,16 @@ class GroupOffsets:
             what=f"committing offsets of group {self._group_id}",
         )
 
-    async def _commit_once(self, body: dict[str, Any], member: GroupMetadata) -> None:
+    async def _commit_once(self, body: OffsetCommitRequestDict, member: GroupMetadata) -> None:
         body["generation_id_or_member_epoch"] = member.generation_id
         body["member_id"] = member.member_id
         body["group_instance_id"] = member.group_instance_id
-        response = await self._call(Api.OFFSET_COMMIT, body)
+        response: OffsetCommitResponse = await self._call(Api.OFFSET_COMMIT, body)
         for topic in response.topics:
             for partition in topic.partitions:
                 self._raise(partition.error_code, topic.name, partition.partition_index)
 
-    async def _call(self, api: Api, body: dict[str, Any]) -> Any:
+    async def _call(self, api: Api, body: Mapping[str, Any]) -> Any:
         return await self._cluster.call_coordinator(
             CoordinatorType.GROUP, self._group_id, api, body, max_version=MAX_VERSION
         )
@@ -154,7 +162,7 @@ class GroupOffsets:
         raise error_for(code, topic=topic, partition=partition)
 
 
-def _committed(partition: int, offset: OffsetAndMetadata) -> dict[str, Any]:
+def _committed(partition: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartitionDict:
     return {
         "partition_index": partition,
         "committed_offset": offset.offset,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking import (
@@ -18,12 +18,20 @@ from ottla.client.blocking import (
     on_loop,
 )
 from ottla.client.config import Bootstrap, Profile
-from ottla.client.consumer.async_consumer import DEFAULT_POLL_S, AsyncConsumer
+from ottla.client.consumer.async_consumer import (
+    CLOSE_INSTEAD,
+    COMMIT_INSTEAD,
+    DEFAULT_POLL_S,
+    AsyncConsumer,
+    Offsets,
+)
 from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.consumer.engine import DEFAULT_CLOSE_S
-from ottla.client.consumer.rebalance import Change
+from ottla.client.consumer.rebalance import Change, RebalanceListener
 from ottla.client.consumer.record import GroupMetadata, Record, Records
 from ottla.client.consumer.subscription import Topics
+from ottla.client.deprecation import warn_deprecated
+from ottla.client.properties import ConsumerProperties
 from ottla.client.serializers import Deserializer
 
 if TYPE_CHECKING:
@@ -70,10 +78,10 @@ class Consumer(BlockingClient[AsyncConsumer]):
         *,
         profile: Profile | None = None,
         topics: Topics | None = None,
-        listener: Any = None,
+        listener: RebalanceListener | None = None,
         key_deserializer: str | Deserializer | None = None,
         value_deserializer: str | Deserializer | None = None,
-        **properties: Any,
+        **properties: Unpack[ConsumerProperties],
     ) -> None:
         client = AsyncConsumer(
             bootstrap,
@@ -103,10 +111,17 @@ class Consumer(BlockingClient[AsyncConsumer]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close(is_failed=error is not None)
+        self._close(is_failed=error is not None)
 
     @documented_by(AsyncConsumer.close)
-    def close(self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool = False) -> None:
+    def close(
+        self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool | None = None
+    ) -> None:
+        if is_failed is not None:
+            warn_deprecated("close(is_failed=…)", CLOSE_INSTEAD)
+        self._close(timeout_s, is_failed=bool(is_failed))
+
+    def _close(self, timeout_s: float | None = DEFAULT_CLOSE_S, *, is_failed: bool) -> None:
         if self._is_closing:
             return
         self._is_closing = True
@@ -257,7 +272,21 @@ class Consumer(BlockingClient[AsyncConsumer]):
 
     # ------------------------------------------------------------------------------- committing
 
-    commit = blocking(AsyncConsumer.commit)
+    @documented_by(AsyncConsumer.commit)
+    def commit(
+        self,
+        offsets: Offsets | None = None,
+        *,
+        wait: bool | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        if wait is not None:
+            warn_deprecated("commit(wait=…)", COMMIT_INSTEAD)
+            if not wait:
+                self.commit_async(offsets)
+                return
+        self._thread.run(self._async.commit, offsets, timeout_s=timeout_s)
+
     commit_async = on_loop(AsyncConsumer.commit_async)
     committed = blocking(AsyncConsumer.committed)
 

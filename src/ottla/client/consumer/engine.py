@@ -25,7 +25,7 @@ from ottla.client.consumer.membership import PollProgress
 from ottla.client.consumer.offsets import OffsetLookup
 from ottla.client.consumer.positions import Positions
 from ottla.client.consumer.priorities import Priorities
-from ottla.client.consumer.rebalance import Change, Rebalances
+from ottla.client.consumer.rebalance import Change, RebalanceListener, Rebalances
 from ottla.client.consumer.record import (
     GroupMetadata,
     OffsetAndMetadata,
@@ -70,7 +70,7 @@ class ConsumerEngine:
         self,
         config: ConsumerConfig,
         topics: Topics | None,
-        listener: Any,
+        listener: RebalanceListener | None,
         *,
         key_deserializer: Deserializer | None,
         value_deserializer: Deserializer | None,
@@ -178,7 +178,7 @@ class ConsumerEngine:
             await self.cluster.close()
             self.buffer.clear()
 
-    def subscribe(self, topics: Topics, listener: Any = None) -> None:
+    def subscribe(self, topics: Topics, listener: RebalanceListener | None = None) -> None:
         self.check_open()
         wanted = self._wanted_topics(topics)
         if isinstance(wanted, SubscriptionPattern):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.client.consumer.decode import decode_batch
 from ottla.client.consumer.record import Record
 from ottla.client.consumer.subscription import PartitionState
 from ottla.client.errors import ClientError, RecordTooLarge
@@ -24,6 +23,9 @@ from ottla.wire.records.batch import (
 from ottla.wire.records.crc import Buffer
 from ottla.wire.records.errors import BatchError, CorruptBatch, InvalidBatch
 from ottla.wire.records.fetched import AbortedProducers, check_offsets
+from ottla.wire.records.record import decode_records
+
+_new_tuple = tuple.__new__
 
 
 class FetchedPartition:
@@ -216,3 +218,12 @@ def _end_offset(records: Buffer, offset: int) -> int:
     except BatchError:
         pass  # the reader of that batch raises it
     return offset
+
+
+def decode_batch(batch: Buffer, header: BatchHeader, topic: str, partition: int) -> list[Record]:
+    """Return the records of the batch at `header.position`. Its checksum was verified before."""
+    kind, epoch, new, record = header.timestamp_type, header.leader_epoch, _new_tuple, Record
+    return [
+        new(record, (topic, partition, offset, time, kind, key, value, headers, epoch))
+        for offset, time, key, value, headers in decode_records(batch, header)
+    ]

@@ -20,21 +20,29 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
-from ottla.base.types import ZERO_UUID, TopicPartition
+from ottla.base.types import TopicPartition
 from ottla.client.cluster import STALE_METADATA, Cluster
 from ottla.client.consumer.buffer import RecordBuffer
 from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.consumer.fetch_request import (
+    FetchLimits,
+    aborted_transactions,
+    note_leader,
+    request_for,
+)
 from ottla.client.consumer.fetched import FetchedPartition
 from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.errors import ClientError, KafkaError, error_for
 from ottla.wire.api import Api
 
+if TYPE_CHECKING:
+    from ottla.wire.messages.fetch import FetchResponse, PartitionData
+
 logger = logging.getLogger(__name__)
 
-LAST_VERSION_WITH_NAMES = 12
 BRIEF_WAIT_MS = 5
 _WAITS = STALE_METADATA | {ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR}
 
@@ -55,6 +63,14 @@ class Fetcher:
     ) -> None:
         self._cluster = cluster
         self._config = config
+        self._limits = FetchLimits(
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            partition_max_bytes=config.max_partition_fetch_bytes,
+            isolation=config.isolation,
+            rack=config.client_rack,
+        )
         self._subscription = subscription
         self._buffer = buffer
         self._on_change = on_change
@@ -161,13 +177,15 @@ class Fetcher:
             return
         states = [state for state, _, _ in requested.values()]
         try:
-            body, has_ids = self._request(requested, wait_ms)
-            response = await self._cluster.call(
+            offsets = {tp: offset for tp, (_, _, offset) in requested.items()}
+            limits = self._limits._replace(max_wait_ms=wait_ms)
+            body, max_version = request_for(offsets, limits, self._cluster.metadata)
+            response: FetchResponse = await self._cluster.call(
                 Api.FETCH,
                 body,
                 node=node,
                 timeout_ms=self._config.request_timeout_ms + wait_ms,
-                max_version=None if has_ids else LAST_VERSION_WITH_NAMES,
+                max_version=max_version,
             )
             if response.error_code:
                 raise error_for(response.error_code)
@@ -182,32 +200,7 @@ class Fetcher:
             return
         self._process(response, requested)
 
-    def _request(self, requested: _Requested, wait_ms: int) -> tuple[dict[str, Any], bool]:
-        config, topics = self._config, self._cluster.metadata.topics
-        by_topic: dict[str, list[dict[str, Any]]] = {}
-        for (topic, partition), (_, _, offset) in requested.items():
-            by_topic.setdefault(topic, []).append({
-                "partition": partition,
-                "current_leader_epoch": self._cluster.metadata.leader_epoch(topic, partition),
-                "fetch_offset": offset,
-                "partition_max_bytes": config.max_partition_fetch_bytes,
-            })  # fmt: skip
-        ids = {name: topics[name].topic_id if name in topics else ZERO_UUID for name in by_topic}
-        body = {
-            "replica_id": -1,
-            "max_wait_ms": wait_ms,
-            "min_bytes": config.fetch_min_bytes,
-            "max_bytes": config.fetch_max_bytes,
-            "isolation_level": config.isolation,
-            "topics": [
-                {"topic": name, "topic_id": ids[name], "partitions": partitions}
-                for name, partitions in by_topic.items()
-            ],
-            "rack_id": config.client_rack,
-        }
-        return body, ZERO_UUID not in ids.values()
-
-    def _process(self, response: Any, requested: _Requested) -> None:
+    def _process(self, response: FetchResponse, requested: _Requested) -> None:
         names = self._cluster.metadata.names_by_id
         arrived = False
         for topic in response.responses:
@@ -227,7 +220,9 @@ class Fetcher:
             self._brief_wait_ms.clear()
             self._on_change()
 
-    def _add_records(self, state: PartitionState, version: int, entry: Any, offset: int) -> bool:
+    def _add_records(
+        self, state: PartitionState, version: int, entry: PartitionData, offset: int
+    ) -> bool:
         state.high_watermark = entry.high_watermark
         state.last_stable_offset = entry.last_stable_offset
         state.log_start_offset = entry.log_start_offset
@@ -237,10 +232,7 @@ class Fetcher:
             return False
         if not entry.records:
             return False
-        aborted = None
-        if self._config.isolation:
-            aborted = [(each.producer_id, each.first_offset)
-                       for each in entry.aborted_transactions or ()]  # fmt: skip
+        aborted = aborted_transactions(entry, self._config.isolation)
         fetched = FetchedPartition(
             state, version, entry.records, offset, aborted, self._config.check_crcs
         )
@@ -248,7 +240,7 @@ class Fetcher:
         self._buffer.add(fetched)
         return True
 
-    def _handle_error(self, state: PartitionState, entry: Any, offset: int) -> None:
+    def _handle_error(self, state: PartitionState, entry: PartitionData, offset: int) -> None:
         code, tp = entry.error_code, state.tp
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.preferred_replica >= 0:
@@ -257,9 +249,7 @@ class Fetcher:
                 self._on_out_of_range(state)
             return
         state.preferred_replica = -1
-        leader = entry.current_leader
-        if leader.leader_id >= 0:
-            self._cluster.set_leader(*tp, leader.leader_id, leader.leader_epoch)
+        note_leader(self._cluster, tp, entry)
         if code in _WAITS:
             logger.debug("%s: %s", tp, ErrorCode(code).name)
             self._cluster.request_refresh()

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ottla.base.types import TopicPartition
 from ottla.client.config import Bootstrap, Profile
 from ottla.client.consumer.consumer import Consumer
 from ottla.client.errors import timed_out
+from ottla.client.properties import ConsumerProperties
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 Bound = int | str | datetime | Mapping[int, int]
 
-FETCH_DEFAULTS = {
+FETCH_DEFAULTS: ConsumerProperties = {
     "max_partition_fetch_bytes": 4 * 1024 * 1024,
     "fetch_max_bytes": 64 * 1024 * 1024,
     "enable_auto_commit": False,
@@ -44,7 +45,7 @@ def read_table(
     value: str | None = None,
     schema: pyarrow.Schema | None = None,
     profile: Profile | None = None,
-    **properties: Any,
+    **properties: Unpack[ConsumerProperties],
 ) -> pyarrow.Table:
     """Read records of a topic into an Arrow table.
 
@@ -86,7 +87,7 @@ def read_batches(
     value: str | None = None,
     schema: pyarrow.Schema | None = None,
     profile: Profile | None = None,
-    **properties: Any,
+    **properties: Unpack[ConsumerProperties],
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield records of a topic as Arrow record batches, with bounded memory.
 
@@ -126,10 +127,11 @@ def _read(
     start: Bound,
     end: Bound,
     profile: Profile | None,
-    properties: dict[str, Any],
+    properties: ConsumerProperties,
 ) -> Iterator[pyarrow.RecordBatch]:
     topics = [topic] if isinstance(topic, str) else list(topic)
-    with Consumer(bootstrap, profile=profile, **{**FETCH_DEFAULTS, **properties}) as consumer:
+    settings: ConsumerProperties = {**FETCH_DEFAULTS, **properties}
+    with Consumer(bootstrap, profile=profile, **settings) as consumer:
         partitions = [tp for name in topics for tp in consumer.partitions_for(name)]
         first, last = _bounds(consumer, partitions, start, end)
         wanted = [tp for tp in partitions if first[tp] < last[tp]]

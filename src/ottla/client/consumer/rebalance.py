@@ -26,9 +26,10 @@ from ottla.client.consumer.subscription import Subscription
 class RebalanceListener:
     """Callbacks for changes of a consumer's assignment.
 
-    Subclass it, or pass any object with these methods. With the blocking consumer they run in the
+    Subclass it and override the methods that you need. With the blocking consumer they run in the
     thread that polls; with the asyncio consumer they may be coroutines. They may commit, seek and
-    ask for positions.
+    ask for positions. An object with some of these methods works, too; type checkers ask for a
+    subclass.
     """
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> Any:
@@ -82,7 +83,7 @@ class Rebalances:
         on_change: Callable[[], None],
         before_revocation: Callable[[Sequence[TopicPartition]], Awaitable[None]],
     ) -> None:
-        self.listener: Any = None
+        self.listener: RebalanceListener | None = None
         self._subscription = subscription
         self._buffer = buffer
         self._on_change = on_change

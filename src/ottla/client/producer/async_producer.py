@@ -15,10 +15,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ottla.base.errors import UserError
+from ottla.client.cluster import Cluster
 from ottla.client.config import Bootstrap, Profile
+from ottla.client.deprecation import warn_deprecated
 from ottla.client.errors import (
     TransactionAborted,
 )
@@ -37,10 +39,13 @@ from ottla.client.producer.transaction import (
     GroupMember,
     Offsets,
 )
+from ottla.client.properties import ProducerProperties
 from ottla.client.serializers import Serializer, serializer
 
 if TYPE_CHECKING:
     pass
+
+PARTITIONS_INSTEAD = "Call partition_metadata()."
 
 ENCODED_AT_A_TIME = 16
 """Number of a table's batches to encode in one go before the event loop continues."""
@@ -81,10 +86,14 @@ class AsyncProducer:
         key_serializer: Serializer | str | None = None,
         value_serializer: Serializer | str | None = None,
         partitioner: Partitioner | PartitionFunction | str | None = None,
-        **properties: Any,
+        **properties: Unpack[ProducerProperties],
     ) -> None:
+        config = ProducerConfig.of(bootstrap, profile, properties)
+        cluster = Cluster(config)
+        cluster.allow_auto_create()
         self.engine = ProducerEngine(
-            ProducerConfig.of(bootstrap, profile, properties),
+            config,
+            cluster,
             key_serializer=serializer(key_serializer),
             value_serializer=serializer(value_serializer),
             partitioner=_partitioner(partitioner),
@@ -375,8 +384,8 @@ class AsyncProducer:
         """
         await self.engine.flush(timeout_s)
 
-    async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
-        """Return the partitions of a topic, ordered by number.
+    async def partition_metadata(self, topic: str) -> list[PartitionMetadata]:
+        """Return leader and replicas of a topic's partitions, ordered by number.
 
         Args:
             topic: Name of the topic.
@@ -385,7 +394,18 @@ class AsyncProducer:
             UnknownTopic: The topic does not exist.
             KafkaTimeout: The brokers did not answer within `max.block.ms`.
         """
-        return await self.engine.partitions_for(topic)
+        return await self.engine.partition_metadata(topic)
+
+    async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+        """Return the same as `partition_metadata`. Deprecated.
+
+        The consumer's method of this name returns `TopicPartition` values instead.
+
+        Args:
+            topic: Name of the topic.
+        """
+        warn_deprecated("partitions_for() of a producer", PARTITIONS_INSTEAD)
+        return await self.engine.partition_metadata(topic)
 
 
 def _group(group: Any) -> GroupMember:

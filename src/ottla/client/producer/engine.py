@@ -1,4 +1,4 @@
-"""Parts of a producer, connected: what `AsyncProducer` and `Producer` share.
+"""Parts of a producer, connected: what `AsyncProducer`, `Producer` and Spark's sink share.
 
 The event loop runs the sender and the transactions. Records are appended wherever `send` is called:
 in a task, or in a thread of the user."""
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, UserError
@@ -19,7 +20,7 @@ from ottla.client.errors import (
     timed_out,
 )
 from ottla.client.metadata import PartitionMetadata
-from ottla.client.producer.accumulator import Accumulator
+from ottla.client.producer.accumulator import Accumulator, PartitionQueue, Reservation
 from ottla.client.producer.completion import wait_until_complete
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.identity import Identity
@@ -27,6 +28,7 @@ from ottla.client.producer.partitioners import Partitioner
 from ottla.client.producer.record_appender import NeedTopic, RecordAppender
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transaction import Phase, TransactionalIdentity
+from ottla.client.producer.transaction_coordinator import ProducerIdentity
 from ottla.client.serializers import Serializer
 
 if TYPE_CHECKING:
@@ -37,14 +39,14 @@ class ProducerEngine:
     def __init__(
         self,
         config: ProducerConfig,
+        cluster: Cluster,
         *,
-        key_serializer: Serializer | None,
-        value_serializer: Serializer | None,
-        partitioner: Partitioner | None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | None = None,
     ) -> None:
         self.config = config
-        self._cluster = Cluster(config)
-        self._cluster.allow_auto_create()
+        self._cluster = cluster
         self.accumulator = Accumulator(
             batch_size=config.batch_size,
             linger_s=config.linger_ms / 1000,
@@ -86,17 +88,45 @@ class ProducerEngine:
             except BaseException:
                 await self._cluster.release()
                 raise
+        self._accept()
+
+    def start_sending(self, transaction: ProducerIdentity | None = None) -> None:
+        """Start on a cluster that others have started and will close.
+
+        Args:
+            transaction: Identity under which to write in a transaction that another process may
+                have begun, and that another process ends.
+        """
+        if transaction is not None:
+            assert self._transaction is not None
+            self._transaction.adopt(transaction)
+        self._accept()
+
+    def _accept(self) -> None:
         self._is_started = True
         self.appender.reject_with(
             None if self._transaction is None else self._transaction.send_error()
         )
         self._sender.start()
 
+    async def stop_sending(self) -> None:
+        """Fail all pending records; leave the cluster and the transaction as they are."""
+        self._is_closed = True
+        self.appender.close()
+        await self._sender.close()
+        if self._identity is not None:
+            await self._identity.close()
+
+    @property
+    def transaction_failure(self) -> ClientError | None:
+        """Why the transaction failed, if it did."""
+        return None if self._transaction is None else self._transaction.failure
+
     async def close(self, timeout_s: float | None = None) -> None:
         if self._is_closed:
             return
         self._is_closed = True
-        self.appender.reject_with(ClientClosed("the producer is closed"))
+        self.appender.close()
         if self._is_started:
             try:
                 async with asyncio.timeout(timeout_s):
@@ -126,6 +156,23 @@ class ProducerEngine:
         if self.appender.rejection is None:
             self.appender.reject_with(error)
         self._sender.fail_all(error)
+
+    def reserve(
+        self, size_bytes: int, queue: PartitionQueue, timeout_s: float | None
+    ) -> Reservation:
+        """Wait for memory in the caller's thread, which must not be the event loop's."""
+        granted = threading.Event()
+        reservation = self.appender.reserve(size_bytes, granted.set)
+        if reservation.granted:
+            return reservation
+        try:
+            is_granted = granted.wait(timeout_s)
+        except BaseException:
+            self.accumulator.cancel(reservation)
+            raise
+        if not is_granted and not reservation.granted:
+            raise self.appender.cancel_reservation(queue, reservation)
+        return reservation
 
     async def find_topic(self, need: NeedTopic) -> None:
         """Wait for the metadata of a topic, or refresh it once to find a partition."""
@@ -199,6 +246,6 @@ class ProducerEngine:
             with self.accumulator.lock:
                 self.accumulator.flushing -= 1
 
-    async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+    async def partition_metadata(self, topic: str) -> list[PartitionMetadata]:
         await self.find_topic(NeedTopic(topic, None))
         return list(self._cluster.metadata.topics[topic].partitions)

@@ -6,7 +6,7 @@ is used, which identifies topics by name."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import ZERO_UUID
@@ -16,6 +16,14 @@ from ottla.client.producer.batch import ProducerBatch, error_of_valid_record
 from ottla.net.connection import Connection
 from ottla.wire.api import Api
 from ottla.wire.records.compression import ZSTD
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.produce import (
+        PartitionProduceDataDict,
+        ProduceRequestDict,
+        ProduceResponse,
+        TopicProduceDataDict,
+    )
 
 FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_IMPLICIT_TRANSACTIONS = 12
@@ -59,13 +67,13 @@ def body_for(
     acks: int,
     timeout_ms: int,
     transactional_id: str | None,
-) -> dict[str, Any]:
+) -> ProduceRequestDict:
     """Return the body of a Produce request with sealed batches."""
-    by_topic: dict[str, list[dict[str, Any]]] = {}
+    by_topic: dict[str, list[PartitionProduceDataDict]] = {}
     for batch in batches:
-        entry = {"index": batch.partition, "records": batch.sealed}
+        entry: PartitionProduceDataDict = {"index": batch.partition, "records": batch.sealed}
         by_topic.setdefault(batch.topic, []).append(entry)
-    topics = []
+    topics: list[TopicProduceDataDict] = []
     for name, partitions in by_topic.items():
         known = metadata.topics.get(name)
         topic_id = ZERO_UUID if known is None else known.topic_id
@@ -79,7 +87,7 @@ def body_for(
 
 
 def read_response(
-    response: Any, version: int, metadata: ClusterMetadata
+    response: ProduceResponse, version: int, metadata: ClusterMetadata
 ) -> dict[tuple[str, int], PartitionResponse]:
     found: dict[tuple[str, int], PartitionResponse] = {}
     for topic in response.responses:

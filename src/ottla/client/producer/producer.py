@@ -10,17 +10,18 @@ producer's thread and must not wait for the producer."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from ottla.client.blocking import BlockingClient, LoopThread, blocking, documented_by
 from ottla.client.config import Bootstrap, Profile
+from ottla.client.deprecation import warn_deprecated
 from ottla.client.errors import TransactionAborted
+from ottla.client.metadata import PartitionMetadata
 from ottla.client.producer.accumulator import PartitionQueue, Reservation
-from ottla.client.producer.async_producer import AsyncProducer
+from ottla.client.producer.async_producer import PARTITIONS_INSTEAD, AsyncProducer
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.future import RecordFuture
@@ -29,6 +30,7 @@ from ottla.client.producer.record_appender import NeedMemory, NeedTopic
 from ottla.client.producer.record_fields import HeadersInput
 from ottla.client.producer.table_future import TableFuture
 from ottla.client.producer.transaction import GroupMember, Offsets
+from ottla.client.properties import ProducerProperties
 from ottla.client.serializers import Serializer
 
 
@@ -69,7 +71,7 @@ class Producer(BlockingClient[AsyncProducer]):
         key_serializer: Serializer | str | None = None,
         value_serializer: Serializer | str | None = None,
         partitioner: Partitioner | PartitionFunction | str | None = None,
-        **properties: Any,
+        **properties: Unpack[ProducerProperties],
     ) -> None:
         client = AsyncProducer(
             bootstrap,
@@ -149,20 +151,9 @@ class Producer(BlockingClient[AsyncProducer]):
         return self._appender.append_reserved(record, reservation)
 
     def _reserve(self, size_bytes: int, queue: PartitionQueue) -> Reservation:
-        granted = threading.Event()
-        reservation = self._appender.reserve(size_bytes, granted.set)
-        if reservation.granted:
-            return reservation
-        if self._thread.is_current:  # in a callback: waiting would block the loop that frees memory
-            raise self._appender.cancel_reservation(queue, reservation)
-        try:
-            is_granted = granted.wait(self.config.max_block_ms / 1000)
-        except BaseException:
-            self._engine.accumulator.cancel(reservation)
-            raise
-        if not is_granted and not reservation.granted:
-            raise self._appender.cancel_reservation(queue, reservation)
-        return reservation
+        # In a callback, waiting would block the loop that frees memory.
+        max_block_s = 0.0 if self._thread.is_current else self.config.max_block_ms / 1000
+        return self._engine.reserve(size_bytes, queue, max_block_s)
 
     def send_table(
         self,
@@ -261,7 +252,12 @@ class Producer(BlockingClient[AsyncProducer]):
         self._thread.run(self._async.send_offsets, offsets, group_metadata)
 
     flush = blocking(AsyncProducer.flush)
-    partitions_for = blocking(AsyncProducer.partitions_for)
+    partition_metadata = blocking(AsyncProducer.partition_metadata)
+
+    @documented_by(AsyncProducer.partitions_for)
+    def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+        warn_deprecated("partitions_for() of a producer", PARTITIONS_INSTEAD)
+        return self.partition_metadata(topic)
 
     @documented_by(AsyncProducer.close)
     def close(self, timeout_s: float | None = None) -> None:

@@ -20,7 +20,7 @@ from ottla.client.errors import (
     RecordTooLarge,
     UnknownTopic,
 )
-from ottla.client.metadata import TopicMetadata
+from ottla.client.metadata import ClusterMetadata, TopicMetadata
 from ottla.client.producer.accumulator import (
     Accumulator,
     BufferExhausted,
@@ -147,7 +147,7 @@ class RecordAppender:
         """Topics that match the newest metadata. Empty while records are rejected."""
         self._rejection: BaseException | None = None
         self.reject_with(ClientClosed("the producer is not started"))
-        cluster.on_metadata.append(lambda _: self._current.clear())
+        cluster.on_metadata.append(self._metadata_changed)
 
     # ----------------------------------------------------------------------------- rejection
 
@@ -158,6 +158,15 @@ class RecordAppender:
 
     def reject_with(self, reason: BaseException | None) -> None:
         self._rejection = reason
+        self._current.clear()
+
+    def close(self) -> None:
+        """Reject all records from now on."""
+        self.reject_with(ClientClosed("the producer is closed"))
+        if self._metadata_changed in self._cluster.on_metadata:
+            self._cluster.on_metadata.remove(self._metadata_changed)
+
+    def _metadata_changed(self, _: ClusterMetadata) -> None:
         self._current.clear()
 
     # ------------------------------------------------------------------------------- records

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import RETRIABLE, ErrorCode, KafkaError
 from ottla.client.cluster import STALE_METADATA, Cluster
@@ -37,6 +37,9 @@ from ottla.client.producer.identity import Identity
 from ottla.client.producer.produce_request import PartitionResponse
 from ottla.net.connection import Connection
 from ottla.wire.api import Api
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.produce import ProduceResponse
 
 logger = logging.getLogger(__name__)
 
@@ -94,9 +97,12 @@ class Sender:
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        self._cluster.on_metadata.append(lambda _: self.wake())
+        self._cluster.on_metadata.append(self._metadata_changed)
         if self._identity is not None:
             self._identity.on_change = self.wake
+        self.wake()
+
+    def _metadata_changed(self, _: ClusterMetadata) -> None:
         self.wake()
 
     def wake(self) -> None:
@@ -293,7 +299,7 @@ class Sender:
 
     # ------------------------------------------------------------------------------- responses
 
-    def _on_response(self, request: _Request, response: asyncio.Future[Any]) -> None:
+    def _on_response(self, request: _Request, response: asyncio.Future[ProduceResponse]) -> None:
         self._in_flight[request.node] -= 1
         if self._closed or response.cancelled():
             return
@@ -306,7 +312,7 @@ class Sender:
             self._process_response(request, response.result())
         self.wake()
 
-    def _process_response(self, request: _Request, response: Any) -> None:
+    def _process_response(self, request: _Request, response: ProduceResponse) -> None:
         if response.throttle_time_ms > 0:
             pause_s = response.throttle_time_ms / 1000
             self._not_before_s[request.node] = time.monotonic() + pause_s
@@ -499,6 +505,8 @@ class Sender:
 
     async def close(self) -> None:
         self._closed = True
+        if self._metadata_changed in self._cluster.on_metadata:
+            self._cluster.on_metadata.remove(self._metadata_changed)
         if self._timer is not None:
             self._timer.cancel()
         for task in list(self._connecting.values()):

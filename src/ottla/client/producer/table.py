@@ -30,20 +30,15 @@ from ottla.client.errors import RecordTooLarge, SerializationFailed, UnknownTopi
 from ottla.client.metadata import TopicMetadata
 from ottla.client.producer.batch import EncodedBatch
 from ottla.client.producer.config import ProducerConfig
+from ottla.client.producer.row_encoder import RowEncoder
 from ottla.client.table_json import json_column
-from ottla.wire.records.batch import HEADER_SIZE
 from ottla.wire.records.columnar.columns import RecordColumns
-from ottla.wire.records.columnar.encode import encode_batches
 from ottla.wire.records.columnar.partition import group_rows, partition_by_key
 from ottla.wire.records.columnar.requirements import numpy as np
 from ottla.wire.records.columnar.requirements import pyarrow as pa
 from ottla.wire.records.errors import BatchError
 
 PIECE_ROWS = 131_072
-BATCH_BYTES = 512 * 1024
-"""Batch size for rows. It may exceed `batch.size`, up to `max.request.size`: all rows are available
-at once, so larger batches do not delay any."""
-REQUEST_OVERHEAD = 1024
 
 Columns = str | Sequence[str] | None
 
@@ -79,9 +74,7 @@ class TableEncoder:
             else [name for name in self._table.column_names if name not in taken]
         )
         self._round_robin_index = first_round_robin_index
-        limit = min(config.max_request_size, config.buffer_memory) - REQUEST_OVERHEAD
-        self._max_record_size = max(limit, 1)
-        self._batch_size = max(min(limit, max(BATCH_BYTES, config.batch_size)), HEADER_SIZE + 1)
+        self._rows = RowEncoder(config)
         self._check()
 
     def _check(self) -> None:
@@ -136,22 +129,7 @@ class TableEncoder:
             default_timestamp_ms=default_ms,
         )
         for partition, rows in self._partitioned(piece, key):
-            for encoded in encode_batches(
-                columns,
-                rows,
-                batch_size=self._batch_size,
-                compression=self._config.compression_codec,
-                level=self._config.compression_level,
-                max_record_size=self._max_record_size,
-                checksum=False,
-            ):
-                yield EncodedBatch(
-                    self._topic.name,
-                    partition,
-                    encoded.data,
-                    encoded.record_count,
-                    time.monotonic(),
-                )
+            yield from self._rows.encode(self._topic.name, partition, columns, rows)
 
     def _field(self, piece: Any, names: list[str], *, is_object: bool = False) -> Any:
         if not names:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 from ottla.base.types import TopicPartition
-from ottla.client.cluster import LOST_COORDINATOR, Cluster, CoordinatorType, Purpose
+from ottla.client.cluster import Cluster, CoordinatorType, Purpose
 from ottla.client.errors import (
     ClientError,
     KafkaTimeout,
@@ -42,6 +42,7 @@ from ottla.client.producer.accumulator import PartitionQueue
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.identity import Identity
+from ottla.client.producer.transaction_coordinator import ProducerIdentity, TransactionCoordinator
 from ottla.wire.api import Api
 
 logger = logging.getLogger(__name__)
@@ -50,14 +51,8 @@ FEATURE = "transaction.version"
 FIRST_IMPLICIT = 2
 """First level of the feature at which partitions are added implicitly."""
 FIRST_BUMPING_END_TXN = 5
-FIRST_BUMPING_INIT = 3
-LAST_EXPLICIT_ADD_PARTITIONS = 3
-"""Later versions of AddPartitionsToTxn are reserved for brokers."""
-LAST_EXPLICIT_END_TXN = 4
 LAST_EXPLICIT_OFFSET_COMMIT = 4
 FIRST_OFFSET_COMMIT_WITH_MEMBER = 3
-CONCURRENT_PAUSE_S = 0.02
-"""Pause while the markers of the previous transaction are written, which takes little time."""
 
 _FATAL = frozenset(
     {
@@ -114,6 +109,7 @@ class TransactionalIdentity(Identity):
         self.on_phase: Callable[[], None] = lambda: None
         self.fail_unsent: Callable[[ClientError], None] = lambda error: None
         self._id = config.transactional_id
+        self._coordinator = TransactionCoordinator(cluster, self._id, config.max_block_ms)
         self._is_implicit = False
         self._added: set[TopicPartition] = set()
         self._to_add: dict[TopicPartition, None] = {}
@@ -201,6 +197,15 @@ class TransactionalIdentity(Identity):
         self._has_begun = self._must_bump = False
         self._enter(Phase.OPEN)
 
+    def adopt(self, producer: ProducerIdentity) -> None:
+        """Continue a transaction with the ID and epoch that another process obtained for it.
+
+        Partitions are added explicitly, so that the same ID and epoch remain valid until that
+        process, or another one, ends the transaction."""
+        self._require(Phase.NEW)
+        self.sequences.set_producer_id(producer.producer_id, producer.producer_epoch)
+        self._enter(Phase.OPEN)
+
     async def commit(self, flush: Callable[[], Any]) -> None:
         self._require(Phase.OPEN, Phase.COMMITTING)
         self._enter(Phase.COMMITTING)
@@ -236,31 +241,23 @@ class TransactionalIdentity(Identity):
         self._enter(Phase.READY)
 
     async def _end_txn(self, committed: bool) -> None:
-        body = {**self._producer_fields(), "committed": committed}
         if self._is_implicit:
-            response = await self._call_coordinator(
+            body = {**self._producer._asdict(), "committed": committed}
+            response = await self._coordinator.call(
                 Api.END_TXN, body, min_version=FIRST_BUMPING_END_TXN
             )
             if response.producer_id >= 0:
                 self.sequences.set_producer_id(response.producer_id, response.producer_epoch)
             return
-        await self._call_coordinator(Api.END_TXN, body, max_version=LAST_EXPLICIT_END_TXN)
+        await self._coordinator.end(self._producer, committed=committed)
         if self._must_bump:
-            await self._init_producer(bump=True)
+            await self._init_producer(bumped=self._producer)
 
-    async def _init_producer(self, *, bump: bool = False) -> None:
-        timeout_ms = self._config.transaction_timeout_ms
-        body = {"transactional_id": self._id, "transaction_timeout_ms": timeout_ms}
-        if bump:
-            sequences = self.sequences
-            body |= {
-                "producer_id": sequences.producer_id,
-                "producer_epoch": sequences.producer_epoch,
-            }
-        response = await self._call_coordinator(
-            Api.INIT_PRODUCER_ID, body, min_version=FIRST_BUMPING_INIT if bump else 0
+    async def _init_producer(self, *, bumped: ProducerIdentity | None = None) -> None:
+        made = await self._coordinator.init_producer(
+            self._config.transaction_timeout_ms, bumped=bumped
         )
-        self.sequences.set_producer_id(response.producer_id, response.producer_epoch)
+        self.sequences.set_producer_id(made.producer_id, made.producer_epoch)
 
     async def _determine_protocol(self) -> None:
         """Determine which protocol the cluster uses. It may have been upgraded meanwhile."""
@@ -289,8 +286,8 @@ class TransactionalIdentity(Identity):
             return
         try:
             if not self._is_implicit and group.group_id not in self._groups:
-                await self._call_coordinator(
-                    Api.ADD_OFFSETS_TO_TXN, {**self._producer_fields(), "group_id": group.group_id}
+                await self._coordinator.call(
+                    Api.ADD_OFFSETS_TO_TXN, {**self._producer._asdict(), "group_id": group.group_id}
                 )
                 self._groups.add(group.group_id)
             self._has_begun = True
@@ -311,14 +308,14 @@ class TransactionalIdentity(Identity):
                 }
             )
         body = {
-            **self._producer_fields(),
+            **self._producer._asdict(),
             "group_id": group.group_id,
             "generation_id": group.generation_id,
             "member_id": group.member_id,
             "group_instance_id": group.group_instance_id,
             "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
         }
-        await self._call_coordinator(
+        await self._coordinator.call(
             Api.TXN_OFFSET_COMMIT,
             body,
             coordinator=(CoordinatorType.GROUP, group.group_id),
@@ -359,25 +356,9 @@ class TransactionalIdentity(Identity):
     async def _add_partitions(self) -> None:
         """Add all waiting partitions to the transaction in one request."""
         wanted = list(self._to_add)
-        topics: dict[str, list[int]] = {}
-        for topic, partition in wanted:
-            topics.setdefault(topic, []).append(partition)
-        body = {
-            "v3_and_below_transactional_id": self._id,
-            "v3_and_below_producer_id": self.sequences.producer_id,
-            "v3_and_below_producer_epoch": self.sequences.producer_epoch,
-            "v3_and_below_topics": [
-                {"name": name, "partitions": partitions} for name, partitions in topics.items()
-            ],
-        }
         self._has_begun = True
         try:
-            await self._call_coordinator(
-                Api.ADD_PARTITIONS_TO_TXN,
-                body,
-                code_of=_first_added_error,
-                max_version=LAST_EXPLICIT_ADD_PARTITIONS,
-            )
+            await self._coordinator.add_partitions(self._producer, wanted)
             self._added.update(wanted)
         except ClientError as error:
             self._fail(error)
@@ -404,47 +385,10 @@ class TransactionalIdentity(Identity):
         if self.phase in (Phase.OPEN, Phase.COMMITTING):
             self._fail(error, in_produce=True)
 
-    # ------------------------------------------------------------------------------ requests
-
-    def _producer_fields(self) -> dict[str, Any]:
-        return {
-            "transactional_id": self._id,
-            "producer_id": self.sequences.producer_id,
-            "producer_epoch": self.sequences.producer_epoch,
-        }
-
-    async def _call_coordinator(
-        self,
-        api: Api,
-        body: dict[str, Any],
-        *,
-        coordinator: tuple[CoordinatorType, str] | None = None,
-        code_of: Callable[[Any], int] = lambda response: int(response.error_code),
-        min_version: int = 0,
-        max_version: int | None = None,
-    ) -> Any:
-        """Send a request to a coordinator, with retries; raise the error that it answers with."""
-        kind, key = coordinator or (CoordinatorType.TRANSACTION, self._id)
-
-        async def attempt() -> Any:
-            while True:
-                response = await self._cluster.call_coordinator(
-                    kind, key, api, body, min_version=min_version, max_version=max_version
-                )
-                code = code_of(response)
-                if code == ErrorCode.CONCURRENT_TRANSACTIONS:
-                    await asyncio.sleep(CONCURRENT_PAUSE_S)
-                    continue
-                if code in LOST_COORDINATOR:
-                    self._cluster.forget_coordinator(kind, key)
-                if code:
-                    raise error_for(code)
-                return response
-
-        what = f"{api.name} for {self._id}"
-        return await self._cluster.retrying(
-            attempt, timeout_ms=self._config.max_block_ms, what=what
-        )
+    @property
+    def _producer(self) -> ProducerIdentity:
+        sequences = self.sequences
+        return ProducerIdentity(self._id, sequences.producer_id, sequences.producer_epoch)
 
     async def close(self) -> None:
         if self._adding is not None:
@@ -462,14 +406,3 @@ def _first_partition_error(response: Any) -> int:
             if partition.error_code:
                 return int(partition.error_code)
     return 0
-
-
-def _first_added_error(response: Any) -> int:
-    """Return the first meaningful code: the others only say that nothing was attempted."""
-    codes = [
-        int(partition.partition_error_code)
-        for topic in response.results_by_topic_v3_and_below
-        for partition in topic.results_by_partition
-    ]
-    failures = [code for code in codes if code not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
-    return failures[0] if failures else 0

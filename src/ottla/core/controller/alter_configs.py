@@ -17,25 +17,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 
 from ottla.base.cluster import ClusterView, TopicImage
 from ottla.base.config.alter import alter
 from ottla.base.config.broker import BROKER, BrokerConfig
 from ottla.base.config.group import GROUP, group_config
+from ottla.base.config.resource import ResourceType
 from ottla.base.config.topic import TOPIC, topic_config
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.core.controller.topic_names import validate_topic_name
-
-
-class ResourceType(IntEnum):
-    """Kafka's codes for the resource types that have configs."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum
 
-from ottla.base.cluster import NO_LEADER, ClusterView, PartitionState, TopicImage
+from ottla.base.cluster import (
+    NO_LEADER,
+    ClusterView,
+    ElectionType,
+    PartitionState,
+    TopicImage,
+)
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.core.controller.elections import Brokers, elect, prefer_leader
-
-
-class ElectionType(IntEnum):
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.core.coordinator import Token
@@ -40,6 +41,10 @@ from ottla.core.group.embedded_protocol import CONSUMER_PROTOCOL_TYPE, subscribe
 from ottla.core.group.events import Protocols
 from ottla.core.group.member import ClassicMember
 from ottla.core.group.records import NO_TIMESTAMP, GroupMetadata, MemberMetadata
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.join_group import JoinGroupResponseDict
+    from ottla.wire.messages.sync_group import SyncGroupResponseDict
 
 
 class GroupState(Enum):
@@ -235,16 +240,18 @@ class ClassicGroup:
             del self.pending_syncs[old_id]
             self.pending_syncs[member_id] = None
 
-    def delay_join(self, member: ClassicMember, token: Token | None) -> Token | None:
+    def delay_join(
+        self, member: ClassicMember, token: Token[JoinGroupResponseDict] | None
+    ) -> Token[JoinGroupResponseDict] | None:
         """Delay a JoinGroup until the rebalance is complete; return the one it replaces."""
         old, member.join_token = member.join_token, token
         self.awaiting_joins += (token is not None) - (old is not None)
         return old
 
-    def pop_join(self, member: ClassicMember) -> Token | None:
+    def pop_join(self, member: ClassicMember) -> Token[JoinGroupResponseDict] | None:
         return self.delay_join(member, None)
 
-    def pop_sync(self, member: ClassicMember) -> Token | None:
+    def pop_sync(self, member: ClassicMember) -> Token[SyncGroupResponseDict] | None:
         token, member.sync_token = member.sync_token, None
         return token
 

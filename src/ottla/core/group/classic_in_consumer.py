@@ -10,9 +10,9 @@ it has revoked all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.core.coordinator import Body
 from ottla.core.group.consumer_group import NO_METADATA, ConsumerGroup, ConsumerMember
 from ottla.core.group.consumer_heartbeat import check_size, replace_static_member
 from ottla.core.group.consumer_rebalance import (
@@ -49,16 +49,24 @@ from ottla.core.group.events import (
 from ottla.core.group.membership import left
 from ottla.core.group.migration import (
     assignment_bytes,
+    classic_metadata,
     is_downgraded_without,
     write_classic,
 )
 from ottla.core.group.rebalance import join_error
 from ottla.core.group.topics import TopicsView
 
+if TYPE_CHECKING:
+    from ottla.wire.messages.join_group import JoinGroupResponseDict
+    from ottla.wire.messages.leave_group import LeaveGroupResponseDict
+    from ottla.wire.messages.sync_group import SyncGroupResponseDict
+
 # --------------------------------------------------------------------------------------- joining
 
 
-def join(group: ConsumerGroup, event: JoinRequested, context: DecisionContext) -> Body:
+def join(
+    group: ConsumerGroup, event: JoinRequested, context: DecisionContext
+) -> JoinGroupResponseDict:
     """Handle a JoinGroup and return the response body.
 
     Raises:
@@ -140,16 +148,9 @@ def _find(
 def _metadata(
     known: MemberMetadata, event: JoinRequested, subscription: Subscription
 ) -> MemberMetadata:
-    return MemberMetadata(
-        instance_id=event.instance_id or known.instance_id,
-        rack_id=subscription.rack_id or known.rack_id,
-        client_id=event.client_id,
-        client_host=event.client_host,
-        topics=tuple(sorted(set(subscription.topics))),
-        pattern=None,
-        rebalance_timeout_ms=event.rebalance_timeout_ms,
-        assignor=None,
-        classic=ClassicMetadata(event.session_timeout_ms, event.protocols),
+    new = classic_metadata(event, subscription)
+    return new._replace(
+        instance_id=new.instance_id or known.instance_id, rack_id=new.rack_id or known.rack_id
     )
 
 
@@ -164,7 +165,9 @@ def _with_ids(owned: Mapping[str, frozenset[int]], topics: TopicsView) -> Assign
 # ----------------------------------------------------------------------------- syncs and heartbeats
 
 
-def sync(group: ConsumerGroup, event: SyncRequested, context: DecisionContext) -> Body:
+def sync(
+    group: ConsumerGroup, event: SyncRequested, context: DecisionContext
+) -> SyncGroupResponseDict:
     """Handle a SyncGroup and return the response body.
 
     Raises:
@@ -248,7 +251,9 @@ def _classic_member(
 # --------------------------------------------------------------------------------------- leaving
 
 
-def leave(group: ConsumerGroup, event: LeaveRequested) -> tuple[list[ConsumerMember], Body]:
+def leave(
+    group: ConsumerGroup, event: LeaveRequested
+) -> tuple[list[ConsumerMember], LeaveGroupResponseDict]:
     """Return the members that leave, and the response body.
 
     Administrators also use LeaveGroup to remove members that use the consumer protocol.

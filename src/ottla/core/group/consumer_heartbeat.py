@@ -12,9 +12,9 @@ epoch  meaning
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.core.coordinator import Body
 from ottla.core.group.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -34,6 +34,12 @@ from ottla.core.group.consumer_records import (
 from ottla.core.group.context import DecisionContext
 from ottla.core.group.events import UNCHANGED, ConsumerHeartbeat
 from ottla.core.group.topic_pattern import InvalidPattern, compile_pattern
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatResponseDict,
+        TopicPartitionsResponseDict,
+    )
 
 _FIRST_WITH_CLIENTS_OWN_IDS = 1
 
@@ -107,7 +113,9 @@ def _reject_if(is_wrong: bool, message: str) -> None:
 # --------------------------------------------------------------------------- joining and heartbeats
 
 
-def heartbeat(group: ConsumerGroup, event: ConsumerHeartbeat, context: DecisionContext) -> Body:
+def heartbeat(
+    group: ConsumerGroup, event: ConsumerHeartbeat, context: DecisionContext
+) -> ConsumerGroupHeartbeatResponseDict:
     """Handle a heartbeat of a member that joins or stays, and return the response body.
 
     Raises:
@@ -131,7 +139,7 @@ def update_member(
     after: ConsumerMember,
     event: ConsumerHeartbeat,
     context: DecisionContext,
-) -> Body:
+) -> ConsumerGroupHeartbeatResponseDict:
     """Apply a member's changes, advance the group, and return the response body."""
     group = plan.group
     is_changed = plan.put_member(after, context)
@@ -150,7 +158,9 @@ def update_member(
     return body
 
 
-def _response(member: ConsumerMember, context: DecisionContext) -> Body:
+def _response(
+    member: ConsumerMember, context: DecisionContext
+) -> ConsumerGroupHeartbeatResponseDict:
     return {
         "member_id": member.member_id,
         "member_epoch": member.epoch,
@@ -175,7 +185,7 @@ def _is_unchanged(group: ConsumerGroup, event: ConsumerHeartbeat, context: Decis
     )
 
 
-def assignment_body(assignment: Assignment) -> list[Body]:
+def assignment_body(assignment: Assignment) -> list[TopicPartitionsResponseDict]:
     return [
         {"topic_id": topic_id, "partitions": sorted(partitions)}
         for topic_id, partitions in assignment.items()

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from ottla.core.group.record_fields import (
+from ottla.core.record_fields import (
     INT8,
     INT16,
     INT32,

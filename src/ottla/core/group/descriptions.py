@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.core.coordinator import Body
+from typing import TYPE_CHECKING
+
 from ottla.core.group.classic import ClassicGroup, GroupState
 from ottla.core.group.consumer_group import NO_PARTITIONS, ConsumerGroup, ConsumerMember
 from ottla.core.group.consumer_rebalance import Plan
@@ -12,13 +13,17 @@ from ottla.core.group.embedded_protocol import CONSUMER_PROTOCOL_TYPE
 from ottla.core.group.registry import Group
 from ottla.core.group.topics import TopicsView
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import consumer_group_describe, describe_groups
+    from ottla.wire.messages.list_groups import ListedGroupDict
+
 CLASSIC_TYPE = "classic"
 CONSUMER_TYPE = "consumer"
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def listed(group: Group) -> Body:
+def listed(group: Group) -> ListedGroupDict:
     if isinstance(group, ConsumerGroup):
         protocol_type, group_type = CONSUMER_PROTOCOL_TYPE, CONSUMER_TYPE
     else:
@@ -31,7 +36,7 @@ def listed(group: Group) -> Body:
     }
 
 
-def described_classic(group: ClassicGroup) -> Body:
+def described_classic(group: ClassicGroup) -> describe_groups.DescribedGroupDict:
     """Describe a classic group.
 
     Protocol and metadata are included only if it is Stable: they are undecided during a rebalance.
@@ -56,7 +61,9 @@ def described_classic(group: ClassicGroup) -> Body:
     }
 
 
-def described_consumer(group: ConsumerGroup, context: DecisionContext) -> Body:
+def described_consumer(
+    group: ConsumerGroup, context: DecisionContext
+) -> consumer_group_describe.DescribedGroupDict:
     return {
         "group_id": group.group_id,
         "group_state": group.state.value,
@@ -72,7 +79,9 @@ def described_consumer(group: ConsumerGroup, context: DecisionContext) -> Body:
     }
 
 
-def _described_member(member: ConsumerMember, target: Assignment, topics: TopicsView) -> Body:
+def _described_member(
+    member: ConsumerMember, target: Assignment, topics: TopicsView
+) -> consumer_group_describe.MemberDict:
     metadata = member.metadata
     return {
         "member_id": member.member_id,
@@ -89,7 +98,9 @@ def _described_member(member: ConsumerMember, target: Assignment, topics: Topics
     }
 
 
-def _with_names(assignment: Assignment, topics: TopicsView) -> list[Body]:
+def _with_names(
+    assignment: Assignment, topics: TopicsView
+) -> list[consumer_group_describe.TopicPartitionsDict]:
     """Add topic names to an assignment; deleted topics are left out."""
     known = topics.topics_by_id
     return [

@@ -23,7 +23,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from ottla.core.group.record_fields import INT16, INT32, RecordReader, key_string
+from ottla.core.record_fields import INT16, INT32, RecordReader, key_string
 
 T = TypeVar("T")
 

@@ -7,11 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Never
 
 from ottla.base.types import ZERO_UUID
 from ottla.core.coordinator import ProducerIdAndEpoch, Token
 from ottla.core.group.consumer_records import Assignment
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import consumer_group_describe, describe_groups
+    from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponseDict
+    from ottla.wire.messages.delete_groups import DeletableGroupResultDict
+    from ottla.wire.messages.heartbeat import HeartbeatResponseDict
+    from ottla.wire.messages.join_group import JoinGroupResponseDict
+    from ottla.wire.messages.leave_group import LeaveGroupResponseDict
+    from ottla.wire.messages.list_groups import ListGroupsResponseDict
+    from ottla.wire.messages.offset_commit import OffsetCommitResponseDict
+    from ottla.wire.messages.offset_delete import OffsetDeleteResponseDict
+    from ottla.wire.messages.offset_fetch import OffsetFetchResponseGroupDict
+    from ottla.wire.messages.sync_group import SyncGroupResponseDict
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Protocol (assignor) names in the member's order of preference, with its metadata for each."""
@@ -25,7 +38,7 @@ UNCHANGED = -1
 class GroupEvent:
     """An event that concerns one group."""
 
-    token: Token | None
+    token: Token[Never] | None
     group_id: str
 
     @property
@@ -42,6 +55,7 @@ class GroupEvent:
 
 @dataclass(slots=True)
 class JoinRequested(GroupEvent):
+    token: Token[JoinGroupResponseDict] | None
     member_id: str
     instance_id: str | None
     client_id: str
@@ -60,6 +74,7 @@ class JoinRequested(GroupEvent):
 
 @dataclass(slots=True)
 class SyncRequested(GroupEvent):
+    token: Token[SyncGroupResponseDict] | None
     member_id: str
     instance_id: str | None
     generation: int
@@ -70,6 +85,7 @@ class SyncRequested(GroupEvent):
 
 @dataclass(slots=True)
 class HeartbeatReceived(GroupEvent):
+    token: Token[HeartbeatResponseDict] | None
     member_id: str
     instance_id: str | None
     generation: int
@@ -82,11 +98,13 @@ class LeavingMember(NamedTuple):
 
 @dataclass(slots=True)
 class LeaveRequested(GroupEvent):
+    token: Token[LeaveGroupResponseDict] | None
     members: Sequence[LeavingMember]
 
 
 @dataclass(slots=True)
 class ConsumerHeartbeat(GroupEvent):
+    token: Token[ConsumerGroupHeartbeatResponseDict] | None
     """ConsumerGroupHeartbeat: join, heartbeat or leave, by epoch. None means unchanged."""
 
     member_id: str
@@ -197,6 +215,7 @@ class CommitTopic(NamedTuple):
 
 @dataclass(slots=True)
 class CommitRequested(GroupEvent):
+    token: Token[OffsetCommitResponseDict] | None
     member_id: str
     instance_id: str | None
     generation: int
@@ -223,6 +242,7 @@ class FetchTopic(NamedTuple):
 
 @dataclass(slots=True)
 class OffsetsRequested(GroupEvent):
+    token: Token[OffsetFetchResponseGroupDict] | None
     topics: Sequence[FetchTopic] | None
     """The partitions to fetch, or None for all."""
     require_stable: bool = False
@@ -237,6 +257,7 @@ class OffsetsOfTopic(NamedTuple):
 
 @dataclass(slots=True)
 class OffsetDeleteRequested(GroupEvent):
+    token: Token[OffsetDeleteResponseDict] | None
     topics: Sequence[OffsetsOfTopic]
 
 
@@ -245,24 +266,24 @@ class OffsetDeleteRequested(GroupEvent):
 
 @dataclass(slots=True)
 class DescribeRequested(GroupEvent):
-    pass
+    token: Token[describe_groups.DescribedGroupDict] | None
 
 
 @dataclass(slots=True)
 class ConsumerDescribeRequested(GroupEvent):
-    pass
+    token: Token[consumer_group_describe.DescribedGroupDict] | None
 
 
 @dataclass(slots=True)
 class DeleteRequested(GroupEvent):
-    pass
+    token: Token[DeletableGroupResultDict] | None
 
 
 @dataclass(slots=True)
 class ShardEvent:
     """An event that concerns all groups of the shard."""
 
-    token: Token | None
+    token: Token[Never] | None
 
     @property
     def key(self) -> str | None:
@@ -275,6 +296,7 @@ class ShardEvent:
 
 @dataclass(slots=True)
 class ListRequested(ShardEvent):
+    token: Token[ListGroupsResponseDict] | None
     states: frozenset[str]
     """Group states to include, in lower case; empty for all."""
     types: frozenset[str]

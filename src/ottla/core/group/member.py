@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.core.coordinator import Token
 from ottla.core.group.events import Protocols
 from ottla.core.group.records import MemberMetadata
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.join_group import JoinGroupResponseDict
+    from ottla.wire.messages.sync_group import SyncGroupResponseDict
 
 
 class ClassicMember:
@@ -41,9 +47,9 @@ class ClassicMember:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
-        self.join_token: Token | None = None
+        self.join_token: Token[JoinGroupResponseDict] | None = None
         """A delayed JoinGroup, to be answered when the rebalance is complete."""
-        self.sync_token: Token | None = None
+        self.sync_token: Token[SyncGroupResponseDict] | None = None
         """A delayed SyncGroup, to be answered when the leader has assigned."""
         self.is_new = False
         """Whether the member is in its first rebalance; its session can then expire even while its

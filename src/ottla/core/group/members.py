@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.core.coordinator import Token
@@ -36,6 +36,11 @@ from ottla.core.group.events import UNKNOWN_MEMBER
 from ottla.core.group.offset_store import OffsetStore
 from ottla.core.group.records import GroupRecord
 from ottla.core.group.registry import Groups
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponseDict
+    from ottla.wire.messages.heartbeat import HeartbeatResponseDict
+    from ottla.wire.messages.leave_group import LeaveGroupResponseDict
 
 Decider = Callable[[Any, DecisionContext], None]
 
@@ -78,7 +83,7 @@ class Members:
             if len(group.members) > max_size:
                 rebalance.prepare(group, context)
 
-    def waiting(self) -> list[Token]:
+    def waiting(self) -> list[Token[Never]]:
         return [
             token
             for group in self._groups.values()
@@ -160,14 +165,16 @@ class Members:
                 membership.heartbeat(group, event, context)
         except KafkaError as error:
             code = error.code
-        context.decision.respond(event.token, {"error_code": code})
+        body: HeartbeatResponseDict = {"error_code": code}
+        context.decision.respond(event.token, body)
 
     def _leave(self, event: events.LeaveRequested, context: DecisionContext) -> None:
         group = self._groups.get(event.group_id)
         if group is None:
             code = ErrorCode.UNKNOWN_MEMBER_ID
             members = [membership.left(each, code) for each in event.members]
-            context.decision.respond(event.token, {"members": members})
+            unknown: LeaveGroupResponseDict = {"members": members}
+            context.decision.respond(event.token, unknown)
         elif isinstance(group, ConsumerGroup):
             leaving, body = classic_in_consumer.leave(group, event)
             self._remove(group, leaving, context)
@@ -196,7 +203,7 @@ class Members:
 
     def _begin_consumer(
         self, group: ClassicGroup | None, event: events.ConsumerHeartbeat, context: DecisionContext
-    ) -> dict[str, Any]:
+    ) -> ConsumerGroupHeartbeatResponseDict:
         """Handle a join to a group that does not exist or is a classic group."""
         if event.member_epoch != JOIN_EPOCH:
             _consumer(group, event.group_id)
@@ -210,7 +217,7 @@ class Members:
 
     def _leave_consumer(
         self, group: ConsumerGroup, event: events.ConsumerHeartbeat, context: DecisionContext
-    ) -> dict[str, Any]:
+    ) -> ConsumerGroupHeartbeatResponseDict:
         member = group.known_member(event.member_id, event.instance_id)
         if event.member_epoch == STATIC_LEAVE_EPOCH:
             consumer_heartbeat.leave_temporarily(group, member, context)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.core.coordinator import Body
 from ottla.core.group.classic import ClassicGroup, GroupState
 from ottla.core.group.context import DecisionContext
 from ottla.core.group.events import (
@@ -29,6 +30,9 @@ from ottla.core.group.rebalance import (
     sync_key,
     synced,
 )
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.leave_group import LeaveGroupResponseDict, MemberResponseDict
 
 # ------------------------------------------------------------------------------------------ sync
 
@@ -137,10 +141,11 @@ def leave(group: ClassicGroup, event: LeaveRequested, context: DecisionContext) 
         complete_join_if_all_joined(group, context)
     elif len(group.members) < size:
         rebalance(group, context)
-    context.decision.respond(event.token, {"members": members})
+    body: LeaveGroupResponseDict = {"members": members}
+    context.decision.respond(event.token, body)
 
 
-def left(leaving: LeavingMember, code: ErrorCode) -> Body:
+def left(leaving: LeavingMember, code: ErrorCode) -> MemberResponseDict:
     return {
         "member_id": leaving.member_id,
         "group_instance_id": leaving.instance_id,

@@ -44,11 +44,12 @@ from ottla.core.group.consumer_records import (
 from ottla.core.group.context import DecisionContext
 from ottla.core.group.embedded_protocol import (
     CONSUMER_PROTOCOL_TYPE,
+    Subscription,
     read_assignment,
     read_subscription,
     write_assignment,
 )
-from ottla.core.group.events import GroupDowngraded, SessionExpired
+from ottla.core.group.events import GroupDowngraded, JoinRequested, SessionExpired
 from ottla.core.group.member import ClassicMember
 from ottla.core.group.rebalance import join_error, sync_error
 from ottla.core.group.records import GroupMetadata, GroupRecord
@@ -149,7 +150,13 @@ def _consumer_records(group: ClassicGroup, topics: TopicsView) -> list[ConsumerR
 
 def _metadata(group: ClassicGroup, member: ClassicMember) -> MemberMetadata:
     data = member.metadata_for(group.protocol_name) or member.protocols[0][1]
-    subscription = read_subscription(data)
+    return classic_metadata(member, read_subscription(data))
+
+
+def classic_metadata(
+    member: ClassicMember | JoinRequested, subscription: Subscription
+) -> MemberMetadata:
+    """Return the metadata in a consumer group of a member that uses the classic protocol."""
     return MemberMetadata(
         instance_id=member.instance_id,
         rack_id=subscription.rack_id,

@@ -21,10 +21,11 @@ An offset with its own expiry time expires at that time. Offsets of other groups
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
-from ottla.core.coordinator import Body, Decision
+from ottla.core.coordinator import Decision
 from ottla.core.group.classic import ClassicGroup, GroupState
 from ottla.core.group.consumer_group import ConsumerGroup, ConsumerMember
 from ottla.core.group.context import DecisionContext
@@ -39,6 +40,23 @@ from ottla.core.group.offset_store import OffsetStore
 from ottla.core.group.rebalance import restart_session
 from ottla.core.group.records import NO_EPOCH, NO_TIMESTAMP, CommittedOffset, OffsetRecord
 from ottla.core.group.registry import Group
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.offset_commit import (
+        OffsetCommitResponseDict,
+        OffsetCommitResponsePartitionDict,
+        OffsetCommitResponseTopicDict,
+    )
+    from ottla.wire.messages.offset_delete import (
+        OffsetDeleteResponseDict,
+        OffsetDeleteResponsePartitionDict,
+        OffsetDeleteResponseTopicDict,
+    )
+    from ottla.wire.messages.offset_fetch import (
+        OffsetFetchResponseGroupDict,
+        OffsetFetchResponsePartitionsDict,
+        OffsetFetchResponseTopicsDict,
+    )
 
 NO_OFFSET = -1
 USE_BROKER_RETENTION = -1
@@ -60,9 +78,9 @@ def commit(group: Group | None, event: CommitRequested, context: DecisionContext
         expires = min(now_ms + event.retention_ms, LAST_TIMESTAMP)
     records = context.decision.records
     context.decision.producer = event.producer
-    topics = []
+    topics: list[OffsetCommitResponseTopicDict] = []
     for name, topic_id, wanted in event.topics:
-        partitions = []
+        partitions: list[OffsetCommitResponsePartitionDict] = []
         for partition, offset, leader_epoch, metadata in wanted:
             code = ErrorCode.NONE
             if metadata is not None and len(metadata) > longest:
@@ -74,7 +92,8 @@ def commit(group: Group | None, event: CommitRequested, context: DecisionContext
                 records.append(OffsetRecord(event.group_id, name, partition, value))
             partitions.append({"partition_index": partition, "error_code": code})
         topics.append({"name": name, "topic_id": topic_id, "partitions": partitions})
-    context.decision.respond(event.token, {"topics": topics})
+    body: OffsetCommitResponseDict = {"topics": topics}
+    context.decision.respond(event.token, body)
 
 
 def _check_commit(group: Group | None, event: CommitRequested, context: DecisionContext) -> None:
@@ -147,7 +166,7 @@ def _check_classic_commit(
     restart_session(group, member, context)
 
 
-def commit_error(event: CommitRequested, code: ErrorCode) -> Body:
+def commit_error(event: CommitRequested, code: ErrorCode) -> OffsetCommitResponseDict:
     """Return a response body with the same error for all partitions of the request."""
     return {
         "topics": [
@@ -161,7 +180,7 @@ def commit_error(event: CommitRequested, code: ErrorCode) -> Body:
     }
 
 
-def _committed(committed: CommitPartition, code: ErrorCode) -> Body:
+def _committed(committed: CommitPartition, code: ErrorCode) -> OffsetCommitResponsePartitionDict:
     return {"partition_index": committed.partition, "error_code": code}
 
 
@@ -182,15 +201,19 @@ def fetch(
         ):
             _check_epoch(group.member(event.member_id or ""), event.member_epoch)
     except KafkaError as error:
-        body = {"group_id": event.group_id, "error_code": error.code, "topics": []}
-        decision.respond(event.token, body)
+        failed: OffsetFetchResponseGroupDict = {
+            "group_id": event.group_id,
+            "error_code": error.code,
+            "topics": [],
+        }
+        decision.respond(event.token, failed)
         return
     known = store.topics(event.group_id)
 
     def is_unstable(topic: str, partition: int) -> bool:
         return event.require_stable and store.is_pending(event.group_id, topic, partition)
 
-    topics: list[Body] = []
+    topics: list[OffsetFetchResponseTopicsDict] = []
     if event.topics is None:
         for name, offsets in known.items():
             found = [_fetched(name, each, offsets[each], is_unstable) for each in offsets]
@@ -203,7 +226,8 @@ def fetch(
                 for each in partitions
             ]
             topics.append({"name": name, "topic_id": topic_id, "partitions": found})
-    decision.respond(event.token, {"group_id": event.group_id, "topics": topics})
+    body: OffsetFetchResponseGroupDict = {"group_id": event.group_id, "topics": topics}
+    decision.respond(event.token, body)
 
 
 def _valid(value: CommittedOffset | None, topic_id: bytes) -> CommittedOffset | None:
@@ -218,7 +242,7 @@ def _fetched(
     partition: int,
     value: CommittedOffset | None,
     is_unstable: Callable[[str, int], bool],
-) -> Body:
+) -> OffsetFetchResponsePartitionsDict:
     if is_unstable(topic, partition):
         return no_offset(partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     if value is None:
@@ -232,7 +256,9 @@ def _fetched(
     }
 
 
-def no_offset(partition: int, code: ErrorCode = ErrorCode.NONE) -> Body:
+def no_offset(
+    partition: int, code: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponsePartitionsDict:
     """Return a partition's part of the response if it has no committed offset, or an error."""
     return {
         "partition_index": partition,
@@ -250,25 +276,32 @@ def delete(
     store: OffsetStore, group: Group | None, event: OffsetDeleteRequested, decision: Decision
 ) -> None:
     if group is None:
-        decision.respond(event.token, {"error_code": ErrorCode.GROUP_ID_NOT_FOUND, "topics": []})
+        decision.respond(event.token, _not_deleted(ErrorCode.GROUP_ID_NOT_FOUND))
         return
     if (
         isinstance(group, ClassicGroup)
         and group.state is not GroupState.EMPTY
         and not group.uses_consumer_protocol
     ):
-        decision.respond(event.token, {"error_code": ErrorCode.NON_EMPTY_GROUP, "topics": []})
+        decision.respond(event.token, _not_deleted(ErrorCode.NON_EMPTY_GROUP))
         return
-    topics: list[Body] = []
+    topics: list[OffsetDeleteResponseTopicDict] = []
     for topic, partitions in event.topics:
         code = ErrorCode.NONE
         if group.is_subscribed_to(topic):
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
             _add_tombstones(store, event.group_id, topic, partitions, decision)
-        responses = [{"partition_index": each, "error_code": code} for each in partitions]
+        responses: list[OffsetDeleteResponsePartitionDict] = [
+            {"partition_index": each, "error_code": code} for each in partitions
+        ]
         topics.append({"name": topic, "partitions": responses})
-    decision.respond(event.token, {"error_code": ErrorCode.NONE, "topics": topics})
+    body: OffsetDeleteResponseDict = {"error_code": ErrorCode.NONE, "topics": topics}
+    decision.respond(event.token, body)
+
+
+def _not_deleted(code: ErrorCode) -> OffsetDeleteResponseDict:
+    return {"error_code": code, "topics": []}
 
 
 def _add_tombstones(

@@ -12,8 +12,10 @@ the rebalance timeout.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.base.errors import ErrorCode
-from ottla.core.coordinator import Body, Token
+from ottla.core.coordinator import Token
 from ottla.core.group.classic import ClassicGroup, GroupState
 from ottla.core.group.context import DecisionContext
 from ottla.core.group.events import (
@@ -26,10 +28,14 @@ from ottla.core.group.events import (
 from ottla.core.group.member import ClassicMember
 from ottla.core.group.records import GroupMetadata, GroupRecord
 
+if TYPE_CHECKING:
+    from ottla.wire.messages.join_group import JoinGroupResponseDict, JoinGroupResponseMemberDict
+    from ottla.wire.messages.sync_group import SyncGroupResponseDict
+
 # ---------------------------------------------------------------------------------- response bodies
 
 
-def join_error(code: ErrorCode, member_id: str) -> Body:
+def join_error(code: ErrorCode, member_id: str) -> JoinGroupResponseDict:
     return {
         "error_code": code,
         "generation_id": -1,
@@ -41,7 +47,7 @@ def join_error(code: ErrorCode, member_id: str) -> Body:
     }
 
 
-def joined(group: ClassicGroup, member_id: str) -> Body:
+def joined(group: ClassicGroup, member_id: str) -> JoinGroupResponseDict:
     """Return the JoinGroup response. Only the leader receives the list of members."""
     return {
         "generation_id": group.generation,
@@ -53,7 +59,7 @@ def joined(group: ClassicGroup, member_id: str) -> Body:
     }
 
 
-def described_members(group: ClassicGroup) -> list[Body]:
+def described_members(group: ClassicGroup) -> list[JoinGroupResponseMemberDict]:
     return [
         {
             "member_id": member.member_id,
@@ -64,11 +70,11 @@ def described_members(group: ClassicGroup) -> list[Body]:
     ]
 
 
-def sync_error(code: ErrorCode) -> Body:
+def sync_error(code: ErrorCode) -> SyncGroupResponseDict:
     return {"error_code": code, "protocol_type": None, "protocol_name": None, "assignment": b""}
 
 
-def synced(group: ClassicGroup, assignment: bytes) -> Body:
+def synced(group: ClassicGroup, assignment: bytes) -> SyncGroupResponseDict:
     return {
         "protocol_type": group.protocol_type,
         "protocol_name": group.protocol_name,
@@ -122,7 +128,10 @@ def remove_member(group: ClassicGroup, member_id: str, context: DecisionContext)
 
 
 def delay_join(
-    group: ClassicGroup, member: ClassicMember, token: Token | None, context: DecisionContext
+    group: ClassicGroup,
+    member: ClassicMember,
+    token: Token[JoinGroupResponseDict] | None,
+    context: DecisionContext,
 ) -> None:
     """Delay a JoinGroup. It replaces a delayed one, which the client no longer waits for."""
     replaced = group.delay_join(member, token)

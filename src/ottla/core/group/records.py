@@ -39,7 +39,7 @@ from ottla.core.group.consumer_records import (
     decode_consumer_record,
     encode_consumer_record,
 )
-from ottla.core.group.record_fields import (
+from ottla.core.record_fields import (
     INT16,
     INT32,
     INT64,

@@ -7,10 +7,10 @@ Every group that has offsets is in the shard, if only as an empty group without 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 from ottla.base.errors import ErrorCode
-from ottla.core.coordinator import Body, Decision, Token
+from ottla.core.coordinator import Decision, Token
 from ottla.core.group import events, offsets
 from ottla.core.group.classic import ClassicGroup, GroupState
 from ottla.core.group.consumer_group import ConsumerGroup
@@ -29,6 +29,11 @@ from ottla.core.group.records import (
 from ottla.core.group.registry import Group, Groups
 from ottla.core.group.settings import GroupSettings
 from ottla.core.group.topics import NoTopics, TopicsView
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import consumer_group_describe, describe_groups
+    from ottla.wire.messages.delete_groups import DeletableGroupResultDict
+    from ottla.wire.messages.list_groups import ListGroupsResponseDict
 
 ConfigsOf = Callable[[str], Mapping[str, int]]
 """Function that returns the dynamic configs of a group."""
@@ -114,7 +119,7 @@ class GroupShard:
         self._members.loaded(context_for, self.settings.max_size)
         return decision
 
-    def unload(self) -> list[Token]:
+    def unload(self) -> list[Token[Never]]:
         waiting = self._members.waiting()
         self.groups.clear()
         return waiting
@@ -151,7 +156,10 @@ class GroupShard:
     def _describe(self, event: events.DescribeRequested, context: DecisionContext) -> None:
         # DescribeGroups covers only classic groups; ConsumerGroupDescribe describes the others.
         group = self.groups.get(event.group_id)
-        body: Body = {"group_id": event.group_id, "group_state": GroupState.DEAD.value}
+        body: describe_groups.DescribedGroupDict = {
+            "group_id": event.group_id,
+            "group_state": GroupState.DEAD.value,
+        }
         if isinstance(group, ClassicGroup):
             body = described_classic(group)
         elif group is None:
@@ -168,7 +176,7 @@ class GroupShard:
             context.decision.respond(event.token, described_consumer(group, context))
             return
         reason = "not found" if group is None else "is not a consumer group"
-        body: Body = {
+        body: consumer_group_describe.DescribedGroupDict = {
             "group_id": event.group_id,
             "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
             "error_message": f"Group {event.group_id} {reason}.",
@@ -182,7 +190,8 @@ class GroupShard:
             has_state = not event.states or body["group_state"].lower() in event.states
             if has_state and (not event.types or body["group_type"] in event.types):
                 groups.append(body)
-        context.decision.respond(event.token, {"groups": groups})
+        response: ListGroupsResponseDict = {"groups": groups}
+        context.decision.respond(event.token, response)
 
     def _delete(self, event: events.DeleteRequested, context: DecisionContext) -> None:
         group = self.groups.get(event.group_id)
@@ -194,7 +203,8 @@ class GroupShard:
         else:
             offsets.delete_all(self.offsets, event.group_id, context.decision)
             _add_tombstones(group, context)
-        context.decision.respond(event.token, {"group_id": event.group_id, "error_code": code})
+        result: DeletableGroupResultDict = {"group_id": event.group_id, "error_code": code}
+        context.decision.respond(event.token, result)
 
 
 def _is_empty(group: Group) -> bool:

@@ -7,18 +7,24 @@ Requests carry a token for the response. An event carries a new producer id if t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Never, TypedDict
 
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.core.coordinator import ProducerIdAndEpoch, Token
 from ottla.core.txn.records import NO_PRODUCER_ID, TransactionState
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import describe_transactions, list_transactions
+    from ottla.wire.messages.end_txn import EndTxnResponseDict
+    from ottla.wire.messages.init_producer_id import InitProducerIdResponseDict
 
 
 @dataclass(slots=True)
 class TransactionEvent:
     """An event that concerns one transactional id."""
 
-    token: Token | None
+    token: Token[Never] | None
     transactional_id: str
 
     @property
@@ -33,8 +39,23 @@ class TransactionEvent:
 # ------------------------------------------------------------------------------------- requests
 
 
+class PartitionCodes(TypedDict, total=False):
+    """The reply to a request about partitions: one error for all of them, or those that failed."""
+
+    error_code: ErrorCode
+    errors: dict[TopicPartition, ErrorCode]
+
+
+class ListedTransactions(TypedDict, total=False):
+    """The reply to `ListRequested`: an error, or the transactions that match."""
+
+    error_code: ErrorCode
+    transactions: list[list_transactions.TransactionStateDict]
+
+
 @dataclass(slots=True)
 class InitRequested(TransactionEvent):
+    token: Token[InitProducerIdResponseDict] | None
     timeout_ms: int
     expected: ProducerIdAndEpoch | None = None
     """The producer's current id and epoch (KIP-360), or None if it has just started."""
@@ -45,6 +66,7 @@ class InitRequested(TransactionEvent):
 
 @dataclass(slots=True)
 class AddPartitionsRequested(TransactionEvent):
+    token: Token[PartitionCodes] | None
     producer: ProducerIdAndEpoch
     partitions: frozenset[TopicPartition]
     client_version: int = 0
@@ -55,12 +77,14 @@ class AddPartitionsRequested(TransactionEvent):
 class VerifyRequested(TransactionEvent):
     """Transaction verification: check that the partitions are part of the transaction."""
 
+    token: Token[PartitionCodes] | None
     producer: ProducerIdAndEpoch
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(slots=True)
 class EndRequested(TransactionEvent):
+    token: Token[EndTxnResponseDict] | None
     producer: ProducerIdAndEpoch
     commit: bool
     client_version: int = 0
@@ -69,7 +93,7 @@ class EndRequested(TransactionEvent):
 
 @dataclass(slots=True)
 class DescribeRequested(TransactionEvent):
-    pass
+    token: Token[describe_transactions.TransactionStateDict] | None
 
 
 class ListFilters(NamedTuple):
@@ -84,7 +108,7 @@ class ListFilters(NamedTuple):
 
 @dataclass(slots=True)
 class ListRequested:
-    token: Token | None
+    token: Token[ListedTransactions] | None
     filters: ListFilters
 
     @property

@@ -26,10 +26,20 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
-from ottla.wire.compile import decode_uvarint, encode_uvarint
+from ottla.core.record_fields import (
+    INT16,
+    INT32,
+    INT64,
+    NO_TAGS,
+    RecordReader,
+    compact_array,
+    compact_string,
+    key_string,
+)
 
 KEY_VERSION = 0
 VALUE_VERSION = 1
@@ -38,10 +48,6 @@ NO_EPOCH = -1
 NO_TIMESTAMP = -1
 
 _PREVIOUS_ID_TAG, _NEXT_ID_TAG, _CLIENT_VERSION_TAG = 0, 1, 2
-_INT8 = struct.Struct(">b")
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
 _HEAD = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
 _TAGGED_INT64 = struct.Struct(">BBq")
@@ -97,8 +103,7 @@ def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 @lru_cache(maxsize=MAX_REMEMBERED)
 def _key(transactional_id: str) -> bytes:
-    encoded = transactional_id.encode()
-    return _INT16.pack(KEY_VERSION) + _INT16.pack(len(encoded)) + encoded
+    return INT16.pack(KEY_VERSION) + key_string(transactional_id)
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
@@ -111,8 +116,8 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
         ValueError: The record is malformed.
     """
     try:
-        reader = _Reader(key)
-        if reader.number(_INT16) != KEY_VERSION:
+        reader = RecordReader(key)
+        if reader.int16() != KEY_VERSION:
             return None
         transactional_id = reader.string()
         return TransactionRecord(transactional_id, None if value is None else decode_value(value))
@@ -153,27 +158,20 @@ def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
-    parts = [encode_uvarint(len(topics) + 1)]
-    for topic, indexes in topics.items():
-        name = topic.encode()
-        parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(indexes) + 1))
-        parts += [_INT32.pack(index) for index in indexes]
-        parts.append(b"\x00")
-    return b"".join(parts)
+    return compact_array(
+        compact_string(topic) + compact_array(map(INT32.pack, indexes)) + NO_TAGS
+        for topic, indexes in topics.items()
+    )
 
 
 def decode_value(data: bytes) -> Transaction:
-    reader = _Reader(data)
-    version = reader.number(_INT16)
-    if not 0 <= version <= VALUE_VERSION:
-        raise ValueError(f"unknown record version {version}")
-    reader.is_flexible = version >= 1
-    producer_id = reader.number(_INT64)
-    producer_epoch = reader.number(_INT16)
-    timeout_ms = reader.number(_INT32)
-    state = TransactionState(reader.number(_INT8))
-    partitions = frozenset(reader.partitions())
-    last_update_ms, start_ms = reader.number(_INT64), reader.number(_INT64)
+    reader = RecordReader(data)
+    reader.version(VALUE_VERSION, first_flexible=1)
+    producer_id, producer_epoch = reader.int64(), reader.int16()
+    timeout_ms = reader.int32()
+    state = TransactionState(reader.int8())
+    topics = reader.nullable_array(lambda: _read_topic(reader)) or ()
+    last_update_ms, start_ms = reader.int64(), reader.int64()
     tags = reader.tagged_fields()
 
     def tagged(tag: int, kind: struct.Struct, default: int) -> int:
@@ -187,64 +185,17 @@ def decode_value(data: bytes) -> Transaction:
         producer_epoch,
         timeout_ms,
         state,
-        partitions,
+        frozenset(chain.from_iterable(topics)),
         last_update_ms,
         start_ms,
-        tagged(_PREVIOUS_ID_TAG, _INT64, NO_PRODUCER_ID),
-        tagged(_NEXT_ID_TAG, _INT64, NO_PRODUCER_ID),
-        tagged(_CLIENT_VERSION_TAG, _INT16, 0),
+        tagged(_PREVIOUS_ID_TAG, INT64, NO_PRODUCER_ID),
+        tagged(_NEXT_ID_TAG, INT64, NO_PRODUCER_ID),
+        tagged(_CLIENT_VERSION_TAG, INT16, 0),
     )
 
 
-class _Reader:
-    """Decoder. Raises struct.error, IndexError or ValueError for malformed data."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = memoryview(data)
-        self._position = 0
-        self.is_flexible = False
-
-    def number(self, kind: struct.Struct) -> int:
-        value: int = kind.unpack_from(self._data, self._position)[0]
-        self._position += kind.size
-        return value
-
-    def string(self) -> str:
-        size = self._uvarint() - 1 if self.is_flexible else self.number(_INT16)
-        return str(self._read_bytes(size), "utf-8")
-
-    def partitions(self) -> list[TopicPartition]:
-        found = []
-        for _ in range(max(self._array_length(), 0)):
-            topic = self.string()
-            count = self._array_length()
-            found += [TopicPartition(topic, self.number(_INT32)) for _ in range(count)]
-            self.tagged_fields()
-        return found
-
-    def tagged_fields(self) -> dict[int, bytes]:
-        if not self.is_flexible:
-            return {}
-        fields = {}
-        for _ in range(self._uvarint()):
-            tag = self._uvarint()
-            fields[tag] = bytes(self._read_bytes(self._uvarint()))
-        return fields
-
-    def _array_length(self) -> int:
-        """Return the length of an array, or -1 for null."""
-        length = self._uvarint() - 1 if self.is_flexible else self.number(_INT32)
-        if length > len(self._data):
-            raise ValueError(f"an array claims {length} elements")
-        return length
-
-    def _uvarint(self) -> int:
-        value, self._position = decode_uvarint(self._data, self._position)
-        return value
-
-    def _read_bytes(self, size: int) -> memoryview:
-        start, end = self._position, self._position + size
-        if size < 0 or end > len(self._data):
-            raise ValueError(f"a field of {size} bytes does not fit into the record")
-        self._position = end
-        return self._data[start:end]
+def _read_topic(reader: RecordReader) -> list[TopicPartition]:
+    topic = reader.string()
+    partitions = [TopicPartition(topic, index) for index in reader.array(reader.int32)]
+    reader.tagged_fields()
+    return partitions

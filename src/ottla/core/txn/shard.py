@@ -8,15 +8,13 @@ The runtime sends a response only once the records of the decision cannot be los
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Never
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
-from ottla.core.coordinator import Body, Decision, ProducerIdAndEpoch, Token
+from ottla.core.coordinator import Decision, ProducerIdAndEpoch, Token
 from ottla.core.txn import events, machine
 from ottla.core.txn.records import (
-    NO_EPOCH,
-    NO_PRODUCER_ID,
     Transaction,
     TransactionRecord,
     TransactionState,
@@ -24,6 +22,11 @@ from ottla.core.txn.records import (
     encode_record,
 )
 from ottla.core.txn.settings import TransactionSettings
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import describe_transactions
+    from ottla.wire.messages.end_txn import EndTxnResponseDict
+    from ottla.wire.messages.init_producer_id import InitProducerIdResponseDict
 
 COMPLETION_RETRY_MS = 100
 
@@ -46,7 +49,7 @@ class TransactionShard:
         markers: Receives the requests to write markers.
     """
 
-    def __init__(self, settings: TransactionSettings, markers: Token) -> None:
+    def __init__(self, settings: TransactionSettings, markers: Token[WriteMarkers]) -> None:
         self._settings = settings
         self._markers = markers
         self.transactions: dict[str, Transaction] = {}
@@ -98,7 +101,7 @@ class TransactionShard:
                 decision.start_timer((transactional_id, "markers"), 0, event)
         return decision
 
-    def unload(self) -> list[Token]:
+    def unload(self) -> list[Token[Never]]:
         self.transactions.clear()
         return []
 
@@ -139,15 +142,13 @@ class TransactionShard:
     ) -> None:
         decision.respond(
             self._markers,
-            {
-                "markers": WriteMarkers(
-                    transactional_id,
-                    _producer(prepared),
-                    prepared.state is TransactionState.PREPARE_COMMIT,
-                    prepared.partitions,
-                    prepared.client_version,
-                )
-            },
+            WriteMarkers(
+                transactional_id,
+                _producer(prepared),
+                prepared.state is TransactionState.PREPARE_COMMIT,
+                prepared.partitions,
+                prepared.client_version,
+            ),
         )
 
     def _init(self, event: events.InitRequested, now_ms: int, decision: Decision) -> None:
@@ -156,13 +157,16 @@ class TransactionShard:
         value = machine.begin_producer(known, event, now_ms)
         self._write(event.transactional_id, value, decision)
         if value.state is TransactionState.PREPARE_ABORT:
-            body: Body = {"error_code": ErrorCode.CONCURRENT_TRANSACTIONS}
+            body: InitProducerIdResponseDict = {"error_code": ErrorCode.CONCURRENT_TRANSACTIONS}
             decision.respond(event.token, body)
             self._request_markers(event.transactional_id, value, decision)
         else:
-            decision.respond(
-                event.token, _identity(ProducerIdAndEpoch(value.producer_id, value.producer_epoch))
-            )
+            identity: InitProducerIdResponseDict = {
+                "error_code": ErrorCode.NONE,
+                "producer_id": value.producer_id,
+                "producer_epoch": value.producer_epoch,
+            }
+            decision.respond(event.token, identity)
 
     def _check_init(self, event: events.InitRequested) -> None:
         if event.two_phase_commit and not self._settings.two_phase_commit:
@@ -181,7 +185,8 @@ class TransactionShard:
         value = machine.add_partitions(known, event, now_ms)
         if value is not None:
             self._write(event.transactional_id, value, decision)
-        decision.respond(event.token, {"error_code": ErrorCode.NONE})
+        body: events.PartitionCodes = {"error_code": ErrorCode.NONE}
+        decision.respond(event.token, body)
 
     def _verify(self, event: events.VerifyRequested, now_ms: int, decision: Decision) -> None:
         known = self.transactions.get(event.transactional_id)
@@ -191,17 +196,18 @@ class TransactionShard:
                 machine.verify_partition(known, event.producer, partition)
             except KafkaError as error:
                 errors[partition] = error.code
-        decision.respond(event.token, {"errors": errors})
+        body: events.PartitionCodes = {"errors": errors}
+        decision.respond(event.token, body)
 
     def _end(self, event: events.EndRequested, now_ms: int, decision: Decision) -> None:
         known = self.transactions.get(event.transactional_id)
         value = machine.end(known, event, now_ms)
         if value is None:
             assert known is not None
-            decision.respond(event.token, _identity(_producer(known)))
+            decision.respond(event.token, _ended(_producer(known)))
             return
         self._write(event.transactional_id, value, decision)
-        decision.respond(event.token, _identity(machine.producer_after(value)))
+        decision.respond(event.token, _ended(machine.producer_after(value)))
         self._request_markers(event.transactional_id, value, decision)
 
     def _markers_written(
@@ -256,53 +262,44 @@ class TransactionShard:
         topics: dict[str, list[int]] = {}
         for topic, partition in sorted(known.partitions):
             topics.setdefault(topic, []).append(partition)
-        decision.respond(
-            event.token,
-            {
-                "error_code": ErrorCode.NONE,
-                "transaction_state": known.state.label,
-                "transaction_timeout_ms": known.timeout_ms,
-                "transaction_start_time_ms": known.start_ms,
-                "producer_id": known.producer_id,
-                "producer_epoch": known.producer_epoch,
-                "topics": [
-                    {"topic": topic, "partitions": partitions}
-                    for topic, partitions in topics.items()
-                ],
-            },
-        )
+        body: describe_transactions.TransactionStateDict = {
+            "error_code": ErrorCode.NONE,
+            "transaction_state": known.state.label,
+            "transaction_timeout_ms": known.timeout_ms,
+            "transaction_start_time_ms": known.start_ms,
+            "producer_id": known.producer_id,
+            "producer_epoch": known.producer_epoch,
+            "topics": [
+                {"topic": topic, "partitions": partitions} for topic, partitions in topics.items()
+            ],
+        }
+        decision.respond(event.token, body)
 
     def _list(self, event: events.ListRequested, now_ms: int, decision: Decision) -> None:
         producer_ids, states, duration_ms = event.filters
-        decision.respond(
-            event.token,
-            {
-                "transactions": [
-                    {
-                        "transactional_id": transactional_id,
-                        "producer_id": known.producer_id,
-                        "transaction_state": known.state.label,
-                    }
-                    for transactional_id, known in self.transactions.items()
-                    if (not producer_ids or known.producer_id in producer_ids)
-                    and (states is None or known.state in states)
-                    and (duration_ms < 0 or now_ms - known.start_ms > duration_ms)
-                ]
-            },
-        )
+        body: events.ListedTransactions = {
+            "transactions": [
+                {
+                    "transactional_id": transactional_id,
+                    "producer_id": known.producer_id,
+                    "transaction_state": known.state.label,
+                }
+                for transactional_id, known in self.transactions.items()
+                if (not producer_ids or known.producer_id in producer_ids)
+                and (states is None or known.state in states)
+                and (duration_ms < 0 or now_ms - known.start_ms > duration_ms)
+            ]
+        }
+        decision.respond(event.token, body)
 
 
 def _producer(transaction: Transaction) -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
 
 
-def _identity(producer: ProducerIdAndEpoch) -> Body:
+def _ended(producer: ProducerIdAndEpoch) -> EndTxnResponseDict:
     return {
         "error_code": ErrorCode.NONE,
         "producer_id": producer.id,
         "producer_epoch": producer.epoch,
     }
-
-
-NO_IDENTITY: Body = {"producer_id": NO_PRODUCER_ID, "producer_epoch": NO_EPOCH}
-"""Producer id and epoch in an error response."""

@@ -1,4 +1,4 @@
-"""Compiler for aggregations and processors, in Spark's own state and in Python state."""
+"""Rules for aggregations, in Spark's own state and in Python state, and for suppression."""
 
 from __future__ import annotations
 
@@ -8,22 +8,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from ottla.streams.aggregates import Aggregate
-from ottla.streams.compile.python_functions import field_names, function_column
-from ottla.streams.compile.stateful import run_clock_program, run_program
-from ottla.streams.plan.nodes import (
-    Aggregated,
-    Changing,
-    Node,
-    Processed,
-    PythonAggregated,
-    TableAggregated,
-)
+from ottla.streams.compile.rules import Inputs, Rules
+from ottla.streams.compile.stateful import run_program
+from ottla.streams.operators.aggregations import Aggregated, PythonAggregated, Suppressed
 from ottla.streams.plan.shapes import DataShape, type_of
 from ottla.streams.state.limits import LatestPerKey, TimeLimited
-from ottla.streams.state.processors import Processing
 from ottla.streams.state.program import Program
 from ottla.streams.state.sliding import SlidingWindows
-from ottla.streams.state.totals import Changes, TableTotals, Totals
+from ottla.streams.state.totals import Totals
 from ottla.streams.state.windows import SessionWindows, TimeWindows
 from ottla.streams.windows import Window
 
@@ -46,8 +38,8 @@ def _with_key_and_value(rows: DataFrame) -> DataFrame:
 # -------------------------------------------------------------------------------- Spark's state
 
 
-def aggregated(node: Aggregated, rows: DataFrame) -> DataFrame:
-    rows = _with_key_and_value(rows)
+def _aggregated(node: Aggregated, inputs: Inputs) -> DataFrame:
+    rows = _with_key_and_value(inputs.frame(node.parent))
     columns = [_aggregate(each, node.parent.value).alias(name) for name, each in node.aggregates]
     latest = f.max("timestamp").alias("_latest")
     names = [f.col(name) for name, _ in node.aggregates]
@@ -89,8 +81,12 @@ def _aggregate(aggregate: Aggregate, value: DataShape) -> Column:
 # ------------------------------------------------------------------------------- Python's state
 
 
-def python_aggregated(
-    node: PythonAggregated, rows: DataFrame, *, is_final: bool, limit_ms: int | None = None
+def _python_aggregated(node: PythonAggregated, inputs: Inputs) -> DataFrame:
+    return _in_python(node, inputs, is_final=False)
+
+
+def _in_python(
+    node: PythonAggregated, inputs: Inputs, *, is_final: bool, limit_ms: int | None = None
 ) -> DataFrame:
     schema = f"key {type_of(node.key)}, value {type_of(node.outcome)}, timestamp timestamp"
     if node.window is not None:
@@ -100,7 +96,7 @@ def python_aggregated(
     program = _program(node, is_final)
     if limit_ms is not None:
         program = TimeLimited(program, limit_ms)
-    done = run_program(program, [_with_key_and_value(rows)], schema)
+    done = run_program(program, [_with_key_and_value(inputs.frame(node.parent))], schema)
     added = [name for name in node.value.names if name not in node.outcome.names]
     if not added:
         return done
@@ -128,38 +124,24 @@ def _program(node: PythonAggregated, is_final: bool) -> Program:
     return TimeWindows(fold, window.size_ms, window.every_ms, window.grace_ms, is_final, emits_late)
 
 
-def time_limited(node: Node, rows: DataFrame, limit_ms: int) -> DataFrame:
-    """Emit at most one change per key of a table in `limit_ms` of event time."""
+# ---------------------------------------------------------------------------------- suppression
+
+
+def _suppressed(node: Suppressed, inputs: Inputs) -> DataFrame:
+    parent, limit_ms = node.parent, node.limit_ms
+    if isinstance(parent, PythonAggregated):
+        return _in_python(parent, inputs, is_final=limit_ms is None, limit_ms=limit_ms)
+    rows = inputs.frame(parent)
+    if limit_ms is None:
+        return rows
     schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
     return run_program(
         TimeLimited(LatestPerKey(), limit_ms), [rows.where(f.col("key").isNotNull())], schema
     )
 
 
-def changing(node: Changing, rows: DataFrame) -> DataFrame:
-    schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
-    return run_program(Changes(), [rows.where(f.col("key").isNotNull())], schema)
-
-
-def table_aggregated(node: TableAggregated, rows: DataFrame) -> DataFrame:
-    rows = rows.where(f.col("value").isNotNull())
-    steps = (
-        f.struct(f.lit(name == "now").alias("is_added"), f.col("value").getField(name).alias("of"))
-        for name in ("before", "now")
-    )
-    rows = rows.select("key", f.explode(f.array(*steps)).alias("step"), "timestamp")
-    rows = rows.where(f.col("step.of").isNotNull())
-    # The function sees the table's key; its result becomes the key of the grouped table.
-    seen = {"key": f.col("key"), "value": f.col("step.of"), "timestamp": f.col("timestamp")}
-    key = function_column(node.function, seen, type_of(node.key), field_names(node.key))
-    rows = rows.select(key.alias("key"), f.col("step").alias("value"), "timestamp")
-    schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
-    program = TableTotals(node.fold, node.subtract)
-    return run_program(program, [rows.where(f.col("key").isNotNull())], schema)
-
-
-def processed(node: Processed, rows: DataFrame, clock: DataFrame | None) -> DataFrame:
-    schema = f"key {type_of(node.key)}, value {type_of(node.value)}, timestamp timestamp"
-    if clock is not None:
-        return run_clock_program(Processing(node.factory), [rows], schema, clock)
-    return run_program(Processing(node.factory), [rows], schema)
+RULES: Rules = {
+    Aggregated: _aggregated,
+    PythonAggregated: _python_aggregated,
+    Suppressed: _suppressed,
+}

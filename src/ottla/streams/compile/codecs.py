@@ -1,4 +1,4 @@
-"""Serdes as Spark columns: convert the bytes of a topic to keys and values, and back."""
+"""Serdes as Spark columns, the counterpart of `Serde.encode` and `Serde.decode` for many rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from pyspark.sql import functions as f
 
 from ottla.streams.compile.python_functions import ddl
 from ottla.streams.plan.shapes import DataShape
-from ottla.streams.serdes import Serde
+from ottla.streams.serdes import LONG_BYTES, Serde
 
 CORRUPT = "_corrupt_record"
 JSON_OPTIONS = {"timeZone": "UTC"}
-LONG_BYTES = 8
 
 
 def decode(serde: Serde, data: Column, *, stops: bool) -> tuple[Column, Column]:

@@ -14,7 +14,7 @@ from pyspark.sql import Column, Row
 from pyspark.sql import functions as f
 
 from ottla.streams.compile.columns import Rows, outcome_column
-from ottla.streams.plan.nodes import Function
+from ottla.streams.plan.node import Function
 from ottla.streams.plan.shapes import DataShape, type_of
 from ottla.streams.plan.tracing import InPython
 

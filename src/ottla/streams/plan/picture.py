@@ -20,8 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from ottla.streams.plan.explain import describe, engine
-from ottla.streams.plan.nodes import BadRecords, Node, Sink, Source, ancestors
+from ottla.streams.plan.node import Node, ancestors
 
 CHAR_WIDTH = 6.7
 LINE_HEIGHT = 15
@@ -92,7 +91,7 @@ class _Line:
     is_dashed: bool
 
 
-def picture(sinks: Sequence[Sink]) -> str:
+def picture(sinks: Sequence[Node]) -> str:
     """Return the topology as an SVG document."""
     places, lines = _graph(sinks)
     layers = _ordered(places)
@@ -103,7 +102,7 @@ def picture(sinks: Sequence[Sink]) -> str:
 # ------------------------------------------------------------------------------------- the graph
 
 
-def _graph(sinks: Sequence[Sink]) -> tuple[list[_Place], list[_Line]]:
+def _graph(sinks: Sequence[Node]) -> tuple[list[_Place], list[_Line]]:
     nodes: list[Node] = []
     for sink in sinks:
         nodes += [each for each in ancestors(sink) if not any(each is one for one in nodes)]
@@ -126,19 +125,13 @@ def _graph(sinks: Sequence[Sink]) -> tuple[list[_Place], list[_Line]]:
     return found, lines
 
 
-def _topic(node: Node) -> str | None:
-    if isinstance(node, BadRecords):
-        return node.source.topic
-    return node.topic if isinstance(node, Sink | Source) else None
-
-
 def _feedback_edges(nodes: Sequence[Node]) -> list[tuple[Node, Node, bool]]:
     """Return edges from sinks to sources of the same topic, except those that close a cycle."""
     found: list[tuple[Node, Node, bool]] = []
     above = {id(node): {id(each) for each in ancestors(node)} for node in nodes}
-    for sink in (each for each in nodes if isinstance(each, Sink)):
-        for source in (each for each in nodes if isinstance(each, Source | BadRecords)):
-            if _topic(source) != sink.topic or id(source) in above[id(sink)]:
+    for sink in (each for each in nodes if each.topic_written is not None):
+        for source in (each for each in nodes if each.topic_read == sink.topic_written):
+            if id(source) in above[id(sink)]:
                 continue
             found.append((sink, source, True))
             for each in above.values():
@@ -209,11 +202,10 @@ def _max_width(layers: dict[int, int], edges: Edges, widths: dict[int, float]) -
 
 
 def _place(node: Node) -> _Place:
-    operator, what = describe(node)
-    engine_text = engine(node)
-    kind = next((each for each in ("Python", "state") if f"[{each}" in engine_text), "columns")
+    operator, what = node.describe()
+    kind = next((each for each in ("Python", "state") if node.engine.startswith(each)), "columns")
     title = operator
-    if (topic := _topic(node)) is not None:
+    if (topic := node.topic_read or node.topic_written) is not None:
         kind = "topic"
         title = f"{operator} {topic}"
         what = what.removeprefix(f"topic {topic}: ")

@@ -69,6 +69,14 @@ def record_shape(*columns: Column) -> DataShape:
     return DataShape(columns, is_record=True)
 
 
+def parse_shape(schema: str) -> DataShape:
+    """Parse a schema such as `"double"` or `"item string, total double"`."""
+    try:
+        return plain_shape(parse_type(schema))
+    except TopologyError:
+        return parse_record_shape(schema)
+
+
 def parse_record_shape(ddl: str) -> DataShape:
     """Parse the schema of a record, such as `"id string, amount double"`."""
     columns = []

@@ -133,6 +133,11 @@ class Machine:
         """
         return self._starting is not None and self._starting.done() and not self.is_ready
 
+    @property
+    def start_error(self) -> BaseException | None:
+        """Error with which the broker has failed to start, or None."""
+        return self._starting.exception() if self._starting and self.has_failed else None
+
     async def _run(self) -> None:
         config = BrokerConfig.from_properties(self._cluster.properties(self.number))
         clock = ProcessClock(self.process)

@@ -21,9 +21,11 @@ from tests.unit.broker.net.harness import (
 
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import Body, RequestContext
-from ottla.broker.handlers.api_versions import ApiVersions, Features
+from ottla.broker.features import Features
+from ottla.broker.handlers.api_versions import ApiVersions
 from ottla.broker.router import HANDLERS, RequestRejected, Router, decode, encode
 from ottla.wire import codec, schema
+from ottla.wire.api import Api
 
 API_VERSIONS = 18
 CONNECTION = SimpleNamespace(listener="PLAINTEXT", peer="192.0.2.7")
@@ -67,6 +69,14 @@ async def test_every_version_of_a_listed_api_is_advertised_and_opened() -> None:
             assert context == RequestContext(
                 key, version, 5, "test", "PLAINTEXT", "192.0.2.7", CONNECTION
             )
+
+
+def test_versions_that_kafka_marks_as_unstable_are_not_served() -> None:
+    advertised = {key: (low, high) for key, low, high in Router().supported_versions()}
+    assert advertised[Api.INIT_PRODUCER_ID] == (0, 5)
+    frame = memoryview(struct.pack(">hhih", Api.INIT_PRODUCER_ID, 6, 1, -1))
+    with pytest.raises(RequestRejected, match="supports versions 0 to 5"):
+        Router().open(frame, CONNECTION)
 
 
 @on_a_loop

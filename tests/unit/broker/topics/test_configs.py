@@ -383,7 +383,8 @@ def test_what_has_configs_is_listed_by_kind(kinds: list[int], expected: Any) -> 
 
 def test_an_unknown_kind_cannot_be_listed() -> None:
     async def scenario(broker: FakeBroker) -> None:
-        answer = await broker.call(list_config_resources, 1, resource_types=[TOPIC, 99])
-        assert int(answer.error_code) == ErrorCode.UNSUPPORTED_VERSION
+        for kind in (0, 99):
+            answer = await broker.call(list_config_resources, 1, resource_types=[TOPIC, kind])
+            assert int(answer.error_code) == ErrorCode.UNSUPPORTED_VERSION
 
     with_broker(scenario)

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.broker.topics.testbed import FakeBroker, with_broker
 from tests.unit.metadata.memory_files import MemoryFileSystem
 
-from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.errors import ErrorCode, KafkaError, UserError
 from ottla.base.metadata import Delete, Replace
 from ottla.base.types import ZERO_UUID, parse_uuid
 from ottla.broker.handlers import create_topics, delete_topics, describe_cluster, metadata
@@ -40,6 +40,19 @@ def test_the_cluster_id_is_made_once_and_kept() -> None:
         assert again.image.cluster_id == first
         assert await ensure_cluster_id(again, "another") == first
         await again.stop()
+
+    asyncio.run(scenario())
+
+
+def test_only_a_standalone_broker_creates_a_cluster_under_a_known_id() -> None:
+    async def scenario() -> None:
+        broker = FakeBroker({}, MemoryFileSystem(), 1)
+        await broker.open_store()
+        with pytest.raises(UserError, match="belong to cluster known, but ZooKeeper at zk:2181"):
+            await ensure_cluster_id(broker, "known", zookeeper="zk:2181")
+        assert await ensure_cluster_id(broker, "known") == "known"
+        assert await ensure_cluster_id(broker, "known", zookeeper="zk:2181") == "known"
+        await broker.store.close()
 
     asyncio.run(scenario())
 

@@ -22,6 +22,7 @@ from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import ClusterImage, ImageDelta
 from ottla.wire import codec, schema
+from ottla.wire.api import Api
 
 LISTENER = "PLAINTEXT"
 
@@ -57,8 +58,11 @@ class FakeBroker:
         await self.load()
         await self.join(clean_shutdown=clean_shutdown, found_topics=found_topics)
 
-    async def load(self) -> None:
+    async def open_store(self) -> None:
         self.store = await EmbeddedStore.open(self.fs, "/data/ottla-metadata", _at_once)
+
+    async def load(self) -> None:
+        await self.open_store()
         self.follower = ImageFollower(self.store, self.image, self.on_image_delta)
         await self.follower.load()
         self.follower.follow()
@@ -84,7 +88,7 @@ class FakeBroker:
 
     async def call(self, handler: Any, version: int, **request: Any) -> Any:
         """Call a handler and return its response as decoded by kio."""
-        key = handler.API_KEY
+        key = api_of(handler)
         decoded = _through_the_wire(key, version, request)
         context = RequestContext(key, version, 7, "test", LISTENER, "localhost")
         response = handler.handle(self, context, decoded)
@@ -134,4 +138,9 @@ def with_broker(
 
 
 def versions(handler: Any) -> list[int]:
-    return list(schema.versions(handler.API_KEY))
+    return list(schema.versions(api_of(handler)))
+
+
+def api_of(handler: Any) -> Api:
+    """Return the API that a handler module is named after."""
+    return Api[handler.__name__.rpartition(".")[2].upper()]

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.unit.core.controller.cluster import Cluster, broker
 
-from ottla.base.cluster import NO_LEADER, PartitionState
+from ottla.base.cluster import NO_LEADER, ElectionType, PartitionState
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.core.controller.elect_leaders import ElectionType, decide_elections
+from ottla.core.controller.elect_leaders import decide_elections
 from ottla.core.controller.elections import Brokers, elect, prefer_leader
 
 IN_5 = PartitionState(1, 5, (1, 2, 3), (1, 2, 3), isr_incarnations=(0, 0, 0))
