@@ -1,4 +1,4 @@
-"""Reading of Debezium's change event envelopes.
+"""Debezium's data types, and reading of its change event envelopes.
 
     {"before": row or null, "after": row or null, "op": "c", "u", "d", "r" or "t", "source": …, …}
 
@@ -8,12 +8,28 @@ neither changed nor contains. The functions do no I/O.
 
 from __future__ import annotations
 
+import decimal
 from typing import Any, NamedTuple
 
-from ottla.connect.data import DataError, Record, Schema, Type
+from ottla.connect.data import DataError, Record, Schema, Type, struct_schema, unscaled_bytes
 
 UNCHANGED_HEADER = "__ottla.unchanged"
 OPERATIONS = ("c", "u", "r", "d", "t")
+TYPE_PARAMETER = "__debezium.source.column.type"
+LENGTH_PARAMETER = "__debezium.source.column.length"
+"""Parameters of a schema with the type and the length of the source's column."""
+VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
+VARIABLE_SCALE_SCHEMA = struct_schema(
+    ("scale", Schema(Type.INT32)), ("value", Schema(Type.BYTES)), name=VARIABLE_SCALE, optional=True
+)
+"""Schema of decimal numbers of which each has a scale of its own."""
+
+
+def variable_scale(number: decimal.Decimal) -> dict[str, Any]:
+    """Return a decimal number in the form of VARIABLE_SCALE_SCHEMA."""
+    exponent = number.as_tuple().exponent
+    scale = max(-exponent, 0) if isinstance(exponent, int) else 0
+    return {"scale": scale, "value": unscaled_bytes(number, scale)}
 
 
 class Unwrapped(NamedTuple):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ottla.base.errors import UserError
 from ottla.connect.api import RetriableError
 from ottla.connect.converters import Converter
 from ottla.connect.data import DataError, FailedRecord, Header, Record
@@ -155,8 +156,20 @@ class ErrorPolicy:
             settings.get(f"{queue}context.headers.enable", False),
         )
 
-    def describe(self, connector: str, failure: StageFailed, row: Row | Record) -> str:
-        """Return the log message for a tolerated failure."""
+    def tolerated(self, connector: str, failure: StageFailed, row: Row | Record) -> str:
+        """Return the log message for a failed record.
+
+        Raises:
+            UserError: Failures are not tolerated.
+        """
+        message = self._describe(connector, failure, row)
+        if not self.tolerates:
+            raise UserError(
+                f"{message.rstrip('.')}. Set errors.tolerance=all to skip such records."
+            ) from None
+        return message
+
+    def _describe(self, connector: str, failure: StageFailed, row: Row | Record) -> str:
         where = f"{row.topic}-{row.partition}@{row.offset}" if row.offset is not None else row.topic
         message = (
             f"connector {connector}: a record of {where} failed at {failure.stage} "

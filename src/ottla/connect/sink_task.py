@@ -262,9 +262,7 @@ class SinkRun:
 
     def _failed(self, failure: StageFailed, row: Row | Record) -> None:
         policy = self._config.policy
-        message = policy.describe(self._config.name, failure, row)
-        if not policy.tolerates:
-            raise UserError(f"{message}. Set errors.tolerance=all to skip such records.") from None
+        message = policy.tolerated(self._config.name, failure, row)
         if policy.logs:
             logger.error("%s", message)
         if policy.queue and isinstance(row, Row):

@@ -155,9 +155,7 @@ class SourceRun:
 
     def _failed(self, failure: StageFailed, record: Row | Record) -> None:
         policy = self._config.policy
-        message = policy.describe(self._config.name, failure, record)
-        if not policy.tolerates:
-            raise UserError(f"{message}. Set errors.tolerance=all to skip such records.") from None
+        message = policy.tolerated(self._config.name, failure, record)
         if policy.logs:
             logger.error("%s", message)
 

@@ -35,7 +35,7 @@ class ConfigWriter:
                 self._producer = Producer(profile=self._client)
 
     def write(self, entries: Iterable[Entry]) -> None:
-        """Write all entries in one transaction; raise Conflict if another worker leads by now."""
+        """Write all entries in one transaction; raise Conflict if another worker is the leader."""
         self.open()
         with self._lock:
             try:

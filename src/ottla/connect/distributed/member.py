@@ -7,7 +7,7 @@ An event loop in a thread of its own maintains the membership, independently of 
         ▲                                                                       │
         └── the group rebalances, or this worker requests it: `request_rejoin` ─┘
 
-If the group no longer knows this member, its whole assignment is lost: other workers run it by now.
+If the group no longer knows this member, its assignment is lost and runs elsewhere.
 """
 
 from __future__ import annotations

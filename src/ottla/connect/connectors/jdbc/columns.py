@@ -34,14 +34,9 @@ from ottla.connect.data import (
     Schema,
     Type,
     decimal_schema,
-    struct_schema,
-    unscaled_bytes,
 )
+from ottla.connect.debezium import VARIABLE_SCALE_SCHEMA, variable_scale
 
-VARIABLE_SCHEMA = struct_schema(
-    ("scale", Schema(Type.INT32)), ("value", Schema(Type.BYTES)),
-    name="io.debezium.data.VariableScaleDecimal", optional=True,
-)  # fmt: skip
 _US = datetime.timedelta(microseconds=1)
 Encode = Callable[[Any], Any]
 
@@ -108,7 +103,7 @@ def inferred(value: Any, mapping: TypeMapping) -> Mapped:
     if isinstance(value, float):
         return _plain(Type.FLOAT64)
     if isinstance(value, decimal.Decimal):
-        return Mapped(VARIABLE_SCHEMA, variable_scale)
+        return Mapped(VARIABLE_SCALE_SCHEMA, _variable_scale)
     if isinstance(value, bytes | bytearray | memoryview):
         return _plain(Type.BYTES, bytes)
     if isinstance(value, datetime.datetime):
@@ -173,7 +168,7 @@ def _numeric(column: sa.Numeric[Any], mapping: TypeMapping) -> Mapped:
     if precision is None and scale is None:
         if mapping.numeric == "best_fit_eager_double":
             return _plain(Type.FLOAT64, float)
-        return Mapped(VARIABLE_SCHEMA, variable_scale)
+        return Mapped(VARIABLE_SCALE_SCHEMA, _variable_scale)
     scale = scale or 0
     if mapping.numeric != "none" and precision is not None and precision < 19:
         if scale == 0:
@@ -208,11 +203,9 @@ def _decimal(scale: int) -> Encode:
     return encode
 
 
-def variable_scale(value: Any) -> dict[str, Any]:
+def _variable_scale(value: Any) -> dict[str, Any]:
     number = value if isinstance(value, decimal.Decimal) else decimal.Decimal(str(value))
-    exponent = number.as_tuple().exponent
-    scale = max(-exponent, 0) if isinstance(exponent, int) else 0
-    return {"scale": scale, "value": unscaled_bytes(number, scale)}
+    return variable_scale(number)
 
 
 def timestamps(mapping: TypeMapping) -> Mapped:

@@ -26,12 +26,10 @@ from ottla.connect.data import (
     Type,
     encode_logical,
 )
+from ottla.connect.debezium import LENGTH_PARAMETER, TYPE_PARAMETER, VARIABLE_SCALE
 
 POSTGRES, MYSQL, SQLITE = "postgresql", "mysql", "sqlite"
-SOURCE_TYPE = "__debezium.source.column.type"
-SOURCE_LENGTH = "__debezium.source.column.length"
 DEBEZIUM_TIME, DEBEZIUM_DATA = "io.debezium.time.", "io.debezium.data."
-VARIABLE_SCALE = f"{DEBEZIUM_DATA}VariableScaleDecimal"
 INT64_MAX, INT64_MIN = 2**63 - 1, -(2**63)
 INT32_MAX, INT32_MIN = 2**31 - 1, -(2**31)
 KEY_CHARS = 255
@@ -71,8 +69,8 @@ def _text_type(schema: Schema, dialect: str, is_key: bool) -> str:
     is_text = schema.type is Type.STRING
     if dialect == SQLITE:
         return "TEXT" if is_text else "BLOB"
-    source = schema.parameters.get(SOURCE_TYPE, "")
-    length = schema.parameters.get(SOURCE_LENGTH, "")
+    source = schema.parameters.get(TYPE_PARAMETER, "")
+    length = schema.parameters.get(LENGTH_PARAMETER, "")
     if is_text and source in ("VARCHAR", "BPCHAR") and length.isdecimal():
         kind = "CHAR" if source == "BPCHAR" else "VARCHAR"
         if dialect == POSTGRES or int(length) <= KEY_CHARS:
@@ -96,7 +94,7 @@ def _logical_type(schema: Schema, dialect: str) -> str | None:
     if kind is None:
         return None
     if kind == "JSON" and dialect == POSTGRES:
-        return "JSON" if schema.parameters.get(SOURCE_TYPE) == "JSON" else "JSONB"
+        return "JSON" if schema.parameters.get(TYPE_PARAMETER) == "JSON" else "JSONB"
     return _LOGICAL_TYPES[kind][(POSTGRES, MYSQL, SQLITE).index(dialect)]
 
 

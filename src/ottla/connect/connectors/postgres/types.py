@@ -40,16 +40,14 @@ from ottla.connect.data import (
     Type,
     decimal_schema,
     from_ms,
-    struct_schema,
-    unscaled_bytes,
+)
+from ottla.connect.debezium import (
+    LENGTH_PARAMETER,
+    TYPE_PARAMETER,
+    VARIABLE_SCALE_SCHEMA,
+    variable_scale,
 )
 
-TYPE_PARAMETER = "__debezium.source.column.type"
-LENGTH_PARAMETER = "__debezium.source.column.length"
-VARIABLE_SCALE = "io.debezium.data.VariableScaleDecimal"
-_VARIABLE_SCHEMA = struct_schema(
-    ("scale", Schema(Type.INT32)), ("value", Schema(Type.BYTES)), name=VARIABLE_SCALE, optional=True
-)
 Decode = Callable[[bytes], Any]
 
 
@@ -168,7 +166,7 @@ def _numeric(modifier: int, modes: TypeModes) -> ColumnType:
     if modes.decimals == "string":
         return ColumnType(Schema(Type.STRING, True), _text)
     if modifier < 4:
-        return ColumnType(_VARIABLE_SCHEMA, _variable_scale)
+        return ColumnType(VARIABLE_SCALE_SCHEMA, _variable_scale)
     # The scale is an 11-bit signed number since PostgreSQL 15.
     scale = max(((modifier - 4) & 0x7FF ^ 0x400) - 0x400, 0)
     precision = (modifier - 4) >> 16 & 0xFFFF
@@ -187,11 +185,7 @@ def _decimal(data: bytes) -> decimal.Decimal:
 
 
 def _variable_scale(data: bytes) -> dict[str, Any]:
-    value = _decimal(data)
-    exponent = value.as_tuple().exponent
-    assert isinstance(exponent, int)
-    scale = max(-exponent, 0)
-    return {"scale": scale, "value": unscaled_bytes(value, scale)}
+    return variable_scale(_decimal(data))
 
 
 def _time(name: str, modifier: int, modes: TypeModes) -> ColumnType:
