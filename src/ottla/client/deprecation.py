@@ -1,4 +1,4 @@
-"""Warnings about spellings of the clients' interface that a later version will remove."""
+"""Warnings about parts of the public interface that a later version will remove."""
 
 from __future__ import annotations
 

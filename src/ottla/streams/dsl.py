@@ -10,11 +10,11 @@ The classes are in one module because they return each other.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.deprecation import warn_deprecated
 from ottla.streams import aggregates as named
 from ottla.streams.aggregates import Aggregate
 from ottla.streams.durations import Duration, duration_ms
@@ -58,7 +58,7 @@ class Stream(StatelessOperators):
     @property
     def df(self) -> DataFrame:
         """Streaming DataFrame of the stream. Deprecated: use `to_df()`."""
-        warnings.warn("df is deprecated; use to_df()", DeprecationWarning, stacklevel=2)
+        warn_deprecated("df", "Use to_df().")
         return self.to_df()
 
     # ---------------------------------------------------------------------------- with state
@@ -220,16 +220,8 @@ class Stream(StatelessOperators):
         Args:
             topic: Topic to write and read.
         """
-        _warn_of_through("stream")
+        warn_deprecated("through(topic)", "Use to(topic), and continue from app.stream(topic).")
         return Stream(self._topology, _through(self._topology, self._node, topic, is_table=False))
-
-
-def _warn_of_through(kind: str) -> None:
-    warnings.warn(
-        f"through(topic) is deprecated; use to(topic) and continue from app.{kind}(topic)",
-        DeprecationWarning,
-        stacklevel=3,
-    )
 
 
 def _through(topology: Topology, node: Node, topic: str, *, is_table: bool) -> Source:
@@ -389,7 +381,7 @@ class Table:
         Args:
             topic: Topic to write and read.
         """
-        _warn_of_through("table")
+        warn_deprecated("through(topic)", "Use to(topic), and continue from app.table(topic).")
         return Table(self._topology, _through(self._topology, self._node, topic, is_table=True))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Self
 
+from ottla.client.deprecation import warn_deprecated
 from ottla.streams.errors import topology_error
 from ottla.streams.operators import stateless
 from ottla.streams.operators.stateless import RecordFunction
@@ -185,10 +185,5 @@ class StatelessOperators:
         self, function: RecordFunction, schema: str | None = None, *, key_schema: str | None = None
     ) -> Self:
         """Apply a function of DataFrames to the stream. Deprecated: use `transform_df`."""
-        warnings.warn(
-            "transform() is deprecated, because it differs from Kafka Streams' transform; use "
-            "transform_df()",
-            DeprecationWarning,
-            stacklevel=2,
-        )
+        warn_deprecated("transform()", "Use transform_df().")
         return self.transform_df(function, schema, key_schema=key_schema)

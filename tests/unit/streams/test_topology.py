@@ -411,12 +411,12 @@ def test_through_is_deprecated_in_favour_of_to_and_a_source() -> None:
 
     def old(app: st.App) -> None:
         orders = app.stream("orders", value=st.Json(columns))
-        with pytest.warns(DeprecationWarning, match=r"use to\(topic\) .* app\.stream") as warned:
+        with pytest.warns(DeprecationWarning, match=r"Use to\(topic\), .* app\.stream") as warned:
             between = orders.through("between")
         assert warned[0].filename == __file__
         between.filter(lambda o: o.amount > 1).to("out")
         counts = orders.group_by_key().count()
-        with pytest.warns(DeprecationWarning, match=r"use to\(topic\) .* app\.table") as warned:
+        with pytest.warns(DeprecationWarning, match=r"Use to\(topic\), .* app\.table") as warned:
             table = counts.through("counts")
         assert warned[0].filename == __file__
         table.filter(lambda v: v.count > 1).to("many")
@@ -434,7 +434,7 @@ def test_through_is_deprecated_in_favour_of_to_and_a_source() -> None:
 
 def test_transform_is_deprecated_in_favour_of_transform_df() -> None:
     def old(made: st.App) -> None:
-        with pytest.warns(DeprecationWarning, match="use transform_df") as warned:
+        with pytest.warns(DeprecationWarning, match="Use transform_df") as warned:
             made.stream("t", value=ORDER).transform(len, "n int", key_schema="int").to("u")
         assert warned[0].filename == __file__
 
@@ -448,7 +448,7 @@ def test_df_is_deprecated_in_favour_of_to_df(
     orders: st.Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(st.Stream, "to_df", lambda stream: "rows")
-    with pytest.warns(DeprecationWarning, match=r"use to_df\(\)") as warned:
+    with pytest.warns(DeprecationWarning, match=r"Use to_df\(\)") as warned:
         rows = orders.df
     assert rows == "rows"
     assert warned[0].filename == __file__
