@@ -119,7 +119,7 @@ use operators and the functions of this page become Spark columns; all others ru
                 "look-ups from any process.", ("Store", "Entry"), "ottla.streams.store"),
         Chapter("Testing a topology", "A topology runs on given records without a broker: "
                 "`from ottla.streams.testing import TopologyDriver`.",
-                ("TopologyDriver", "testing.Record"), "ottla.streams.testing"),
+                ("TopologyDriver", "TestRecord"), "ottla.streams.testing"),
     ),
 )  # fmt: skip
 SPARK = Page(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from examples import windowed_totals, word_count
 
 import ottla.streams as st
-from ottla.streams.testing import Record, TopologyDriver
+from ottla.streams.testing import TestRecord, TopologyDriver
 
 Drive = Callable[[st.App], TopologyDriver]
 ORDER = st.Json("item string, amount double")
@@ -22,7 +22,7 @@ def send(driver: TopologyDriver, at_s: float, item: str | None, amount: float | 
     driver.send("orders", {"item": item, "amount": amount}, at=round(at_s * 1000))
 
 
-def by_window(records: list[Record], name: str = "n") -> list[tuple[str, int, float]]:
+def by_window(records: list[TestRecord], name: str = "n") -> list[tuple[str, int, float]]:
     """Return the key, the start of the window in seconds, and one column of each record."""
     return sorted((each.key, each.window_ms[-1] // 1000, each.value[name]) for each in records)
 
@@ -36,7 +36,7 @@ def test_word_count_gives_out_each_change(drive: Drive) -> None:
     counts = {each.key: each.value["count"] for each in driver.read("counts")}
     assert counts == {"all": 1, "streams": 2, "lead": 1, "to": 1, "kafka": 2, "hello": 1}
     driver.send("lines", "KAFKA", at=1500)
-    assert driver.read("counts") == [Record("kafka", {"count": 3}, 2000)]
+    assert driver.read("counts") == [TestRecord("kafka", {"count": 3}, 2000)]
     assert driver.read("counts") == []
 
 
@@ -62,7 +62,7 @@ def test_aggregates_leave_out_nulls_and_records_without_key_or_value(drive: Driv
     send(driver, 4, None, 100.0)
     driver.send("orders", None, key="tea", at=5000)
     value = {"n": 3, "paid": 2, "total": 6.0, "least": 2.0, "most": 4.0, "mean": 3.0}
-    assert driver.read("out") == [Record("tea", value, 3000)]
+    assert driver.read("out") == [TestRecord("tea", value, 3000)]
 
 
 def test_tumbling_windows_with_grace_take_late_records_until_they_close(drive: Drive) -> None:

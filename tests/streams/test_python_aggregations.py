@@ -9,7 +9,7 @@ import pytest
 
 import ottla.streams as st
 from ottla.base.errors import UserError
-from ottla.streams.testing import Record, TopologyDriver
+from ottla.streams.testing import TestRecord, TopologyDriver
 
 Drive = Callable[[st.App], TopologyDriver]
 ORDER = st.Json("item string, amount double")
@@ -23,7 +23,7 @@ def by_item(app: st.App) -> st.Grouped:
     return app.stream("orders", value=ORDER).group_by(lambda o: o.item)
 
 
-def by_window(records: list[Record], name: str = "n") -> list[tuple[Any, ...]]:
+def by_window(records: list[TestRecord], name: str = "n") -> list[tuple[Any, ...]]:
     """Return key, start of the window in seconds and one column, or None for a tombstone."""
     return sorted(
         (each.key, each.window_ms[-1] / 1000, each.value and each.value[name]) for each in records
@@ -53,14 +53,14 @@ def test_an_initialiser_and_an_adder_keep_any_object_for_each_key(drive: Drive) 
     for key, number in (("a", 2**40), ("b", 1), ("a", 2)):
         driver.send("numbers", number, key=key)
     assert sorted(driver.read("medians"), key=lambda each: each.key) == [
-        Record("jam", {"median": 1.0, "key": "jam"}, 2000),
-        Record("tea", {"median": 7.0, "key": "tea"}, 3000),
+        TestRecord("jam", {"median": 1.0, "key": "jam"}, 2000),
+        TestRecord("tea", {"median": 7.0, "key": "tea"}, 3000),
     ]
     dearest = {each.key: each.value["amount"] for each in driver.read("dearest")}
     assert dearest == {"tea": 9.0, "jam": 1.0}
     assert {each.key: each.value for each in driver.read("sums")} == {"a": 2**40 + 2, "b": 1}
     send(driver, 5, "tea", 9.5)
-    assert driver.read("medians") == [Record("tea", {"median": 9.0, "key": "tea"}, 5000)]
+    assert driver.read("medians") == [TestRecord("tea", {"median": 9.0, "key": "tea"}, 5000)]
     assert [each.value["amount"] for each in driver.read("dearest")] == [9.5]
 
 

@@ -10,13 +10,13 @@ import pytest
 
 import ottla.streams as st
 from ottla.base.errors import UserError
-from ottla.streams.testing import Record, TopologyDriver
+from ottla.streams.testing import TestRecord, TopologyDriver
 
 Drive = Callable[[st.App], TopologyDriver]
 ORDER = st.Json("item string, n int")
 
 
-def pairs(records: list[Record]) -> list[tuple[Any, Any]]:
+def pairs(records: list[TestRecord]) -> list[tuple[Any, Any]]:
     return sorted(((each.key, each.value) for each in records), key=repr)
 
 
@@ -43,7 +43,7 @@ def test_map_makes_new_keys_and_values_in_columns_and_in_python(drive: Drive) ->
         ("tea", {"was": "a", "twice": 4}),
     ]
     assert driver.read("python") == columns
-    assert driver.read("many") == [Record("tea-0", 0, 1000), Record("tea-1", 1, 1000)]
+    assert driver.read("many") == [TestRecord("tea-0", 0, 1000), TestRecord("tea-1", 1, 1000)]
 
 
 def test_peek_sees_all_records_and_changes_none(drive: Drive, tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_a_dataframe_is_a_stream(drive: Drive, spark: Any, tmp_path: Path) -> No
     with pytest.raises(st.TopologyError, match="must be streaming"):
         st.from_df(app, spark.range(1))
     assert drive(app).read("out") == [
-        Record("1", {"four": 4}, 1000),
-        Record("2", {"four": 8}, 2000),
+        TestRecord("1", {"four": 4}, 1000),
+        TestRecord("2", {"four": 8}, 2000),
     ]
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
+from ottla.client.deprecation import warn_deprecated
 from ottla.streams.durations import Duration, duration_ms
 from ottla.streams.errors import TopologyError, listed
 from ottla.streams.operators.aggregations import PythonAggregated, windows_of
@@ -47,8 +48,10 @@ Time = datetime | str | int
 
 
 @dataclass(frozen=True)
-class Record:
+class TestRecord:
     """A record that the topology wrote, with JSON parsed."""
+
+    __test__ = False  # pytest would otherwise take it for a class of tests
 
     key: Any
     """Decoded key, without its window."""
@@ -60,6 +63,13 @@ class Record:
     """Numbers at the end of a windowed key: its start, or the end and start of a session."""
     headers: tuple[tuple[str, bytes], ...] = ()
     """Headers of the record."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Record":
+        warn_deprecated("ottla.streams.testing.Record", "Use TestRecord.")
+        return TestRecord
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class TopologyDriver:
@@ -86,7 +96,7 @@ class TopologyDriver:
         self._pending: dict[str, list[tuple[bytes | None, bytes | None, datetime]]] = {}
         self._offset = 0
         self._wall_clock_ms = time.time_ns() // 1_000_000
-        self._written: dict[str, list[Record]] = {
+        self._written: dict[str, list[TestRecord]] = {
             topic: [] for sink in self._sinks for topic in (sink.topic, sink.late_topic) if topic
         }
         self._queries: list[StreamingQuery] = []
@@ -159,7 +169,7 @@ class TopologyDriver:
             self._tick()
             self._process(sink, query)
 
-    def read(self, topic: str) -> list[Record]:
+    def read(self, topic: str) -> list[TestRecord]:
         """Process what was sent, and return the records written to a topic since the last read.
 
         Args:
@@ -299,7 +309,7 @@ def _bytes(data: Any) -> bytes | None:
 
 def _record(
     sink: Sink, topic: str, key: Any, value: Any, timestamp: datetime, headers: Any = ()
-) -> Record:
+) -> TestRecord:
     data, window_ms = _bytes(key), tuple[int, ...]()
     serdes = sink.key_serde, sink.value_serde
     if topic == sink.late_topic:
@@ -310,7 +320,7 @@ def _record(
     elif sink.has_window_in_key and data is not None:
         is_session = any(each.is_session for each in windows_of(sink))
         data, window_ms = split_windowed_key(data, is_session=is_session)
-    return Record(
+    return TestRecord(
         serdes[0].decode(data),
         serdes[1].decode(_bytes(value)),
         round(timestamp.timestamp() * 1000),

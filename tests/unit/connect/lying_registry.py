@@ -19,6 +19,7 @@ class LyingRegistry:
     def __init__(self, response: bytes | None = None, *, drips: bool = False) -> None:
         self.response, self.drips = response, drips
         self.requests = 0
+        self._counted = threading.Condition()
         self._closing = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -36,7 +37,9 @@ class LyingRegistry:
         with connection:
             try:
                 connection.recv(65536)
-                self.requests += 1
+                with self._counted:
+                    self.requests += 1
+                    self._counted.notify_all()
                 if self.response is None:
                     self._closing.wait(60)
                 elif self.drips:
@@ -47,6 +50,14 @@ class LyingRegistry:
                     connection.sendall(self.response)
             except OSError:
                 return
+
+    def requests_after(self, count: int) -> int:
+        """Wait for `count` requests, and return how many there have been.
+
+        A client may give up before the server's threads have run."""
+        with self._counted:
+            self._counted.wait_for(lambda: self.requests >= count, timeout=20)
+            return self.requests
 
     def close(self) -> None:
         self._closing.set()

@@ -1,8 +1,11 @@
-"""Tests of the order in which the test driver runs an application's queries."""
+"""Tests of the test driver: the order of an application's queries, and its names."""
 
 from __future__ import annotations
 
+import pytest
+
 import ottla.streams as st
+from ottla.streams import testing
 from ottla.streams.testing import dependency_order
 
 
@@ -24,3 +27,9 @@ def test_queries_in_a_circle_come_as_they_were_made() -> None:
     app.stream("b").to("a")
     app.stream("a").to("z")
     assert order(app) == ["b", "a", "z"]
+
+
+def test_the_former_name_of_test_records_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="Use TestRecord"):
+        former = testing.Record
+    assert former is testing.TestRecord
