@@ -51,10 +51,10 @@ def test_topics_are_made_as_their_group_says_and_those_that_are_there_are_left(
 def test_settings_that_brokers_refuse_fail_the_task_with_the_reason(worker: Standalone) -> None:
     refused = {**DEFAULT, f"{T}default.cleanup.policy": "burn"}
     worker.put("config", NUMBERS, topic="refused-config", count=1, **refused)
-    assert "topic refused-config cannot be made" in worker.wait_for_state("config", State.FAILED)
+    assert "Topic refused-config cannot be created" in worker.wait_for_state("config", State.FAILED)
     too_many = {**DEFAULT, f"{T}default.replication.factor": 9}
     worker.put("factor", NUMBERS, topic="refused-factor", count=1, **too_many)
-    assert "topic refused-factor cannot be made" in worker.wait_for_state("factor", State.FAILED)
+    assert "Topic refused-factor cannot be created" in worker.wait_for_state("factor", State.FAILED)
 
 
 def test_a_worker_that_makes_no_topics_leaves_it_to_the_brokers(tmp_path: Path) -> None:

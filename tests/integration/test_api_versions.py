@@ -28,7 +28,7 @@ def header(api_key: int, version: int, correlation_id: int = 77) -> bytes:
     return struct.pack(">hhih", api_key, version, correlation_id, -1)
 
 
-def test_what_is_told_is_what_the_schema_has(client: RawClient) -> None:
+def test_the_advertised_versions_are_those_of_the_schema(client: RawClient) -> None:
     ranges = advertised(client)
     for api_key, (low, high) in ranges.items():
         versions = schema.versions(api_key)
@@ -36,7 +36,7 @@ def test_what_is_told_is_what_the_schema_has(client: RawClient) -> None:
         assert (low, high) == (expected_low, versions[-1])
 
 
-def test_the_versions_around_what_is_told_are_refused(
+def test_versions_outside_the_advertised_range_are_refused(
     broker: BrokerProcess, client: RawClient
 ) -> None:
     """The broker closes the connection, as Kafka does."""
@@ -53,7 +53,7 @@ def test_the_versions_around_what_is_told_are_refused(
                     other.receive_frame()
 
 
-def test_an_api_that_is_not_told_closes_the_connection(
+def test_an_api_that_is_not_advertised_closes_the_connection(
     broker: BrokerProcess, client: RawClient
 ) -> None:
     ranges = advertised(client)

@@ -165,7 +165,7 @@ def test_what_a_client_asks_otherwise_is_looked_at_anew_though_nothing_has_happe
     assert session.fetch() == {}
 
 
-def test_errors_are_told_until_they_are_over(session: Session) -> None:
+def test_errors_are_reported_until_they_are_over(session: Session) -> None:
     assert session.fetch({1: 99})[1].error_code == OFFSET_OUT_OF_RANGE
     assert session.fetch()[1].error_code == OFFSET_OUT_OF_RANGE
     fetched = session.fetch({1: 1})
@@ -238,7 +238,7 @@ def test_clients_without_sessions_have_none(client: RawClient, topic: str) -> No
         assert made.id == 0
 
 
-def test_a_deleted_topic_is_told_in_its_session(session: Session) -> None:
+def test_a_deleted_topic_is_reported_in_its_session(session: Session) -> None:
     session.client.delete_topic(session.topic)
     codes = {index: each.error_code for index, each in session.fetch().items()}
     assert codes == dict.fromkeys(range(PARTITIONS), 3 if session.version == 12 else 100)

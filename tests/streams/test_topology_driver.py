@@ -62,7 +62,7 @@ def test_a_query_behind_another_takes_what_that_one_made_with_the_rest(drive: Dr
     assert read(driver, "out") == [("tea", {"count": 2, "text": "a drink"})]
 
 
-def test_a_failure_before_a_query_that_waits_is_told_as_it_is(drive: Drive) -> None:
+def test_a_failure_before_a_query_that_waits_is_reported_as_it_is(drive: Drive) -> None:
     app = st.App("failing")
     app.stream("texts", value=st.String).map_values(int, schema="int").to("numbers")
     numbers = app.stream("numbers", value=st.Json("int"))

@@ -91,7 +91,7 @@ def test_what_no_common_version_can_say_is_refused_before_it_is_sent() -> None:
     assert [asked.api for asked in broker.asked] == [Api.API_VERSIONS]
 
 
-def test_the_broker_is_told_who_we_are() -> None:
+def test_the_client_identifies_itself_to_the_broker() -> None:
     async def main(port: int) -> None:
         connection = await Connection.open("127.0.0.1", port, client_id="me")
         connection.close()

@@ -154,7 +154,7 @@ def test_a_duplicate_is_a_success_of_which_nobody_knows_the_offset(
     assert producer.send(TOPIC, b"v").result(TIMEOUT_S).offset == -1
 
 
-def test_the_brokers_own_time_is_told_where_it_stamps_records(
+def test_the_brokers_own_time_is_reported_where_it_stamps_records(
     script: Refusing, producer: Producer
 ) -> None:
     script.answers.append({"log_append_time_ms": 123})

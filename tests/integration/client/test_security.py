@@ -273,7 +273,7 @@ def test_a_broker_that_does_not_know_the_password_itself_is_not_believed() -> No
         connect(broker, "SCRAM-SHA-256", sasl_username="alice", sasl_password="secret")
 
 
-def test_names_with_commas_and_equals_signs_are_told_apart() -> None:
+def test_names_with_commas_and_equals_signs_are_distinguished() -> None:
     script = SaslScript("SCRAM-SHA-256", user="a=3Db=2Cc")
     with FakeBroker(script) as broker:
         assert connect(broker, "SCRAM-SHA-256", sasl_username="a=b,c", sasl_password="secret")

@@ -68,7 +68,7 @@ def test_a_coordinator_that_loads_says_so() -> None:
     asyncio.run(scenario())
 
 
-def test_a_topic_that_cannot_be_made_is_told_once_in_the_log() -> None:
+def test_a_topic_that_cannot_be_made_is_reported_once_in_the_log() -> None:
     overrides = {"offsets.topic.segment.bytes": "14"}
     with BrokerProcess(overrides=overrides) as broker, RawClient(broker.port) as client:
         for _ in range(5):

@@ -46,7 +46,7 @@ def test_where_it_happened_is_in_the_message() -> None:
     assert str(error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, "bad name", topic="x")) == "x: bad name"
 
 
-def test_a_code_of_a_newer_kafka_is_told_by_its_number() -> None:
+def test_a_code_of_a_newer_kafka_is_reported_by_its_number() -> None:
     error = error_for(9_999)
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "9999" in str(error)

@@ -89,7 +89,7 @@ def test_a_topic_takes_a_value_from_each_layer() -> None:
     )
 
 
-def test_an_empty_list_is_told_as_an_empty_text() -> None:
+def test_an_empty_list_is_reported_as_an_empty_text() -> None:
     assert summary(topic(cleanup_policy="")["cleanup.policy"]) == (
         "",
         TOPIC_1,
@@ -118,7 +118,7 @@ def test_all_topic_properties_are_reported_and_none_is_read_only() -> None:
     assert not any(entry.read_only or entry.is_sensitive for entry in entries.values())
 
 
-def test_an_internal_property_is_told_where_it_is_set() -> None:
+def test_an_internal_property_is_reported_where_it_is_set() -> None:
     assert summary(topic(internal_segment_bytes="1000")["internal.segment.bytes"]) == (
         "1000",
         TOPIC_1,
@@ -137,13 +137,13 @@ def test_a_brokers_own_value_stands_above_the_defaults() -> None:
     assert summary(entries["num.partitions"])[:2] == ("3", STATIC_4)
 
 
-def test_a_broker_property_without_a_value_is_told_as_null() -> None:
+def test_a_broker_property_without_a_value_is_reported_as_null() -> None:
     entries = broker()
     assert summary(entries["log.retention.minutes"]) == (None, DEFAULTS_5, [])
     assert summary(entries["advertised.listeners"]) == (None, DEFAULTS_5, [])
 
 
-def test_the_node_id_is_told_under_both_names() -> None:
+def test_the_node_id_is_reported_under_both_names() -> None:
     assert summary(broker()["broker.id"]) == (
         "1",
         STATIC_4,
@@ -168,7 +168,7 @@ def test_a_property_that_is_in_no_table_is_reported_without_its_value() -> None:
         assert entry.type is ConfigType.UNKNOWN
 
 
-def test_a_property_that_only_exists_at_run_time_is_told_once_it_is_set() -> None:
+def test_a_property_that_only_exists_at_run_time_is_reported_once_it_is_set() -> None:
     assert summary(broker()["leader.replication.throttled.rate"]) == (
         "1000",
         BROKER_2,

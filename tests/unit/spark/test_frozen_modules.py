@@ -42,17 +42,17 @@ def test_modules_are_frozen_once_and_again_when_there_are_more(
     assert len(freezes) == 2
 
 
-def test_whoever_reads_freezes(freezes: list[int]) -> None:
+def test_a_reader_freezes_its_modules(freezes: list[int]) -> None:
     assert list(read_range(None, VALUES, RangePartition(None))) == []  # type: ignore[arg-type]
     assert freezes
 
 
-def test_whoever_plans_or_commits_a_write_freezes(freezes: list[int]) -> None:
+def test_planning_or_committing_a_write_freezes_its_modules(freezes: list[int]) -> None:
     stream_writer(OPTIONS, VALUES, False)
     assert freezes
 
 
-def test_whoever_writes_freezes(freezes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_freezes_its_modules(freezes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     writer = stream_writer(OPTIONS, VALUES, False)
     freezes.clear()
     monkeypatch.setattr(frozen_modules, "_modules_when_frozen", 0)

@@ -122,7 +122,7 @@ def test_a_profile_is_read_and_single_options_win(tmp_path: object) -> None:
         ({"profile": "/no/such/file"}, "Cannot read"),
     ],
 )
-def test_wrong_options_are_told_in_a_sentence(options: dict[str, str], sentence: str) -> None:
+def test_wrong_options_are_reported_in_a_sentence(options: dict[str, str], sentence: str) -> None:
     from ottla.base.errors import UserError
 
     with pytest.raises(UserError, match=sentence.replace("?", r"\?")):

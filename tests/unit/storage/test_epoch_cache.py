@@ -35,7 +35,7 @@ def test_the_file_is_read_back() -> None:
     assert not cache.dirty
 
 
-def test_a_missing_file_is_told_from_an_empty_one() -> None:
+def test_a_missing_file_is_distinguished_from_an_empty_one() -> None:
     disk = new_disk()
     assert not LeaderEpochCache(disk, DIRECTORY).load()
     cache = cache_of(disk, (1, 0))

@@ -89,7 +89,7 @@ def test_segments_before_the_recovery_point_are_not_read() -> None:
     assert stored(log) == expected
 
 
-def test_a_torn_tail_is_cut_and_told() -> None:
+def test_a_torn_tail_is_cut_and_reported() -> None:
     disk = new_disk()
     log = filled(disk, 3)
     size = log.active.size

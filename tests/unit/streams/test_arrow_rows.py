@@ -69,7 +69,7 @@ def test_rows_dicts_and_tuples_make_the_same_column() -> None:
         (3, "the value must have the columns a, b; it is 3"),
     ],
 )
-def test_what_does_not_fit_is_told_by_column(value: Any, sentence: str) -> None:
+def test_what_does_not_fit_is_reported_by_column(value: Any, sentence: str) -> None:
     kind = pa.struct([("a", pa.int32()), ("b", pa.string())])
     with pytest.raises((TypeError, KeyError), match=sentence):
         column_of([value], kind, "the value")

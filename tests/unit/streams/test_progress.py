@@ -103,7 +103,7 @@ def test_state_says_what_is_kept_and_what_was_late() -> None:
     assert (state.rows, state.updated, state.removed, state.dropped_late) == (7, 3, 1, 2)
 
 
-def test_state_that_spark_does_not_count_is_told_by_its_size() -> None:
+def test_state_that_spark_does_not_count_is_reported_by_its_size() -> None:
     (operator,) = PROGRESS["stateOperators"]
     uncounted = status({**PROGRESS, "stateOperators": [{**operator, "numRowsTotal": 0}]})
     assert uncounted.state[0].rows is None

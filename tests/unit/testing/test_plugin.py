@@ -99,7 +99,7 @@ def test_marks_set_properties_and_the_nearest_wins(run) -> None:
     run(source, "--strict-markers").assert_outcomes(passed=2)
 
 
-def test_a_wrong_mark_is_told_in_a_sentence(run) -> None:
+def test_a_wrong_mark_is_reported_in_a_sentence(run) -> None:
     source = """
         import pytest
 
@@ -112,7 +112,7 @@ def test_a_wrong_mark_is_told_in_a_sentence(run) -> None:
     result.stdout.fnmatch_lines(["*Write @pytest.mark.ottla(overrides={'property.name': value})*"])
 
 
-def test_a_property_that_the_broker_refuses_is_told_in_a_sentence(run) -> None:
+def test_a_property_that_the_broker_refuses_is_reported_in_a_sentence(run) -> None:
     source = """
         import pytest
 

@@ -118,7 +118,7 @@ def test_too_few_bytes_for_a_header_are_corrupt() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_message_formats_are_told_from_corruption(magic: int) -> None:
+def test_old_message_formats_are_distinguished_from_corruption(magic: int) -> None:
     old = bytearray(34)
     struct.pack_into(">qiIb", old, 0, 0, 22, 0, magic)
     with pytest.raises(UnsupportedMagic) as short:

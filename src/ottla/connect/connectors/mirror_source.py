@@ -252,8 +252,8 @@ class MirrorTask(SourceTask):
                         ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS,
                     ):  # fmt: skip
                         raise UserError(
-                            f"Topic {name} of cluster {self._naming.target} cannot be changed to "
-                            f"match {topic}: {error}"
+                            f"Topic {name} of cluster {self._naming.target} cannot be created or "
+                            f"changed to match {topic}: {error}"
                         ) from error
 
 

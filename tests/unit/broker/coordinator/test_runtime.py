@@ -353,7 +353,7 @@ def test_the_end_of_a_transaction_is_written_behind_its_records() -> None:
     with_bed(scenario)
 
 
-def test_the_end_of_a_transaction_is_told_when_it_is_committed() -> None:
+def test_the_end_of_a_transaction_is_reported_when_it_is_committed() -> None:
     async def scenario(bed: Bed) -> None:
         ended = Ended()
         bed.runtime.end_transaction(0, TXN, 3, ended, commit=False)

@@ -35,7 +35,7 @@ MIB = 1024 * 1024
 
 
 @on_both_loops
-async def test_a_port_in_use_is_told_in_a_sentence_and_leaves_nothing_open() -> None:
+async def test_a_port_in_use_is_reported_in_a_sentence_and_leaves_nothing_open() -> None:
     async with running() as (_, _, port):
         taken = Listener("SECOND", "127.0.0.1", port)
         free = Listener("FIRST", "127.0.0.1", 0)
@@ -47,14 +47,14 @@ async def test_a_port_in_use_is_told_in_a_sentence_and_leaves_nothing_open() -> 
 
 
 @on_a_loop
-async def test_a_host_that_does_not_resolve_is_told_in_a_sentence() -> None:
+async def test_a_host_that_does_not_resolve_is_reported_in_a_sentence() -> None:
     server = Server(None, Router({}), config(listeners=(Listener("A", "no.such.invalid", 9092),)))
     with pytest.raises(UserError, match=r"'no\.such\.invalid' does not resolve"):
         await server.start()
 
 
 @on_a_loop
-async def test_an_address_of_another_machine_is_told_in_a_sentence() -> None:
+async def test_an_address_of_another_machine_is_reported_in_a_sentence() -> None:
     with pytest.raises(UserError, match="this machine has no such address"):
         await bind_listener("192.0.2.1", 0, -1, -1)
 

@@ -34,7 +34,7 @@ def test_topics_are_deleted_by_name_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", versions(delete_topics))
-def test_a_disabled_deletion_is_told_in_the_versions_words(version: int) -> None:
+def test_a_disabled_deletion_is_reported_in_the_versions_words(version: int) -> None:
     async def scenario(broker: FakeBroker) -> None:
         await broker.create(create_topics, "a")
         answer = await broker.call(delete_topics, version, **named(version, "a"))

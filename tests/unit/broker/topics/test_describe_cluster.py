@@ -48,7 +48,7 @@ def test_only_brokers_are_described_here(endpoint_type: int, code: ErrorCode) ->
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_fenced_brokers_are_told_only_when_asked_for(asked: bool) -> None:
+def test_fenced_brokers_are_reported_only_when_asked_for(asked: bool) -> None:
     async def scenario(broker: FakeBroker) -> None:
         other = BrokerRegistration(2, 0, {"PLAINTEXT": Endpoint("other", 5)})
         op = Create(tree.registration_path(2), tree.encode_registration(other))

@@ -31,7 +31,7 @@ async def three_topics(broker: FakeBroker) -> None:
         await broker.create(create_topics, name, num_partitions=count)
 
 
-def test_all_topics_are_told_by_name() -> None:
+def test_all_topics_are_reported_by_name() -> None:
     async def scenario(broker: FakeBroker) -> None:
         await three_topics(broker)
         answer = await page(broker)
@@ -82,7 +82,7 @@ def test_a_cursor_to_a_deleted_topic_goes_on_at_the_next() -> None:
     with_broker(scenario)
 
 
-def test_unknown_topics_are_told_when_asked_for_by_name() -> None:
+def test_unknown_topics_are_reported_when_asked_for_by_name() -> None:
     async def scenario(broker: FakeBroker) -> None:
         await three_topics(broker)
         answer = await page(broker, "no", "x y", "a", "a")

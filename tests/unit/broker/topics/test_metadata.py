@@ -28,7 +28,7 @@ def names(*wanted: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("version", ALL)
-def test_all_topics_and_the_cluster_are_told_in_every_version(version: int) -> None:
+def test_all_topics_and_the_cluster_are_reported_in_every_version(version: int) -> None:
     async def scenario(broker: FakeBroker) -> None:
         await broker.create(create_topics, "a", "b", num_partitions=2)
         everything = [] if version == 0 else None
@@ -188,7 +188,7 @@ async def add_second_broker(broker: FakeBroker, listener: str, *, live: bool) ->
 
 
 @pytest.mark.parametrize("version", ALL)
-def test_a_leader_that_is_not_alive_is_told_as_missing(version: int) -> None:
+def test_a_leader_that_is_not_alive_is_reported_as_missing(version: int) -> None:
     async def scenario(broker: FakeBroker) -> None:
         await add_second_broker(broker, "PLAINTEXT", live=False)
         answer = await broker.call(metadata, version, topics=names("shared"))
@@ -204,7 +204,7 @@ def test_a_leader_that_is_not_alive_is_told_as_missing(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", ALL)
-def test_a_leader_without_the_clients_listener_is_told_as_such(version: int) -> None:
+def test_a_leader_without_the_clients_listener_is_reported_as_such(version: int) -> None:
     async def scenario(broker: FakeBroker) -> None:
         await add_second_broker(broker, "INTERNAL", live=True)
         answer = await broker.call(metadata, version, topics=names("shared"))

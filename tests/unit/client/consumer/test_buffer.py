@@ -166,7 +166,7 @@ def test_paused_and_held_partitions_keep_what_they_have() -> None:
     assert fixture.take() == [0, 1, 0, 1]
 
 
-def test_damage_is_told_after_what_is_before_it_and_each_time() -> None:
+def test_damage_is_reported_after_what_is_before_it_and_each_time() -> None:
     damaged = bytearray(batch(2, 2))
     damaged[-1] ^= 1
     fixture = Fixture(A)

@@ -40,7 +40,7 @@ def test_a_static_member_that_comes_back_causes_no_rebalance() -> None:
     assert scenario.heartbeat(leader.member_id, 1, instance="a") is ErrorCode.NONE
 
 
-def test_whoever_uses_the_old_id_is_fenced() -> None:
+def test_a_member_with_the_old_id_is_fenced() -> None:
     scenario = Scenario()
     _, old = static_group(scenario, "a", "b")
     scenario.join(instance="b")

@@ -33,7 +33,7 @@ def test_a_value_has_the_fields_in_kafka_s_order() -> None:
     assert value == expected + struct.pack(">qq", 1_000, -1) + b"\x00"
 
 
-def test_partitions_are_grouped_by_topic_and_tagged_fields_are_told_if_they_are_set() -> None:
+def test_partitions_are_grouped_by_topic_and_tagged_fields_are_reported_if_they_are_set() -> None:
     partitions = frozenset(TopicPartition(*each) for each in (("b", 1), ("a", 2), ("b", 0)))
     ongoing = Transaction(
         7, 3, 60_000, TransactionState.PREPARE_COMMIT, partitions, 1_000, 900, 6, 8, 2

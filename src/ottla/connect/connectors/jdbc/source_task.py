@@ -197,9 +197,9 @@ class JdbcSourceTask(SourceTask):
         if count == 1:
             return
         if reader.columns and not isinstance(reader.columns.get(by), CAN_BE_SPLIT):
-            reason = (
-                f"has no column {by}" if by not in reader.columns else f"has strings in column {by}"
-            )
+            reason = f"has no column {by}"
+            if by in reader.columns:
+                reason = f"has neither numbers nor times in column {by}"
             message = reason if by else "has no primary key"
             raise UserError(
                 f"Table {reader.name} cannot be read in parallel because it {message}. Set "
