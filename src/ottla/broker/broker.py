@@ -33,6 +33,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
 from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
 from ottla.broker.controller import Controller
+from ottla.broker.coordinator import Coordinator
 from ottla.broker.data_lock import DataLock, Lock
 from ottla.broker.features import FEATURES, Features
 from ottla.broker.flusher import Flusher
@@ -516,7 +517,7 @@ class Broker:
 
     def leader_changed(self, partition: Partition) -> None:
         """Start or stop the coordinator of a partition that this broker starts or stops leading."""
-        coordinators: dict[str, GroupCoordinator | TransactionCoordinator] = {
+        coordinators: dict[str, Coordinator] = {
             OFFSETS_TOPIC: self.group_coordinator,
             TRANSACTION_TOPIC: self.transaction_coordinator,
         }
@@ -526,7 +527,7 @@ class Broker:
         if partition.is_leader:
             coordinator.partition_opened(partition)
         else:
-            coordinator.runtime.partition_closed(partition.key.partition)
+            coordinator.partition_closed(partition)
 
     def _delete_log(self, log: Log) -> None:
         try:

@@ -10,7 +10,7 @@ unresponsive leader only as long as the image names it as the leader."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.base.cluster import NO_LEADER
 from ottla.base.errors import ErrorCode, KafkaError
@@ -20,6 +20,9 @@ from ottla.broker.ports import HostedPartitions, NodeId, PartitionLeaders, Tasks
 from ottla.broker.transaction_markers import LocalMarkers, Marker, MarkerPorts, OnWritten
 from ottla.net.errors import ClientError
 from ottla.wire.api import Api
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 
 REQUEST_TIMEOUT_S = 30.0
 LEADER_CHECK_INTERVAL_S = 0.25
@@ -161,7 +164,7 @@ def _request(batch: list[_PendingMarker]) -> dict[str, Any]:
     }
 
 
-def _codes(response: Any) -> dict[tuple[int, TopicPartition], ErrorCode]:
+def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], ErrorCode]:
     return {
         (marker.producer_id, TopicPartition(topic.name, result.partition_index)): ErrorCode(
             result.error_code

@@ -67,7 +67,7 @@ _STATE_ERRORS = {
 }
 
 
-class CoordinatorPorts(Flushing, LeadershipProofs, Tasks, Threads, TimeSource, Protocol):
+class RuntimeBroker(Flushing, LeadershipProofs, Tasks, Threads, TimeSource, Protocol):
     """The parts of a broker that a coordinator's runtime uses."""
 
 
@@ -85,7 +85,7 @@ class RuntimePorts(NamedTuple):
     """Function that returns what to await before reporting what only the leader can know."""
 
     @classmethod
-    def of(cls, broker: CoordinatorPorts, timers: Timers) -> RuntimePorts:
+    def of(cls, broker: RuntimeBroker, timers: Timers) -> RuntimePorts:
         return cls(
             broker.clock,
             timers,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import Any
 
 from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
@@ -142,5 +141,5 @@ class DiskWatch:
         self.on_recovered(failure.partitions)
 
 
-def _nothing(_: Any) -> None:
+def _nothing(_: object) -> None:
     """Ignore the event; a standalone broker has no other replicas."""

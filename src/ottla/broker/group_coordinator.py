@@ -13,19 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.base.cluster import TopicImage
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.config.group import group_config
-from ottla.base.errors import ErrorCode, KafkaError
-from ottla.broker.coordinator_runtime import (
-    CoordinatorPorts,
-    CoordinatorRuntime,
-    RuntimePorts,
-    RuntimeSettings,
-    ShardState,
-)
-from ottla.broker.internal_topic import InternalTopic, InternalTopicPorts
-from ottla.broker.partition import Partition
+from ottla.base.errors import KafkaError
+from ottla.broker.coordinator import Coordinator, CoordinatorPorts
+from ottla.broker.coordinator_runtime import RuntimeSettings, ShardState
 from ottla.broker.ports import Configuration
-from ottla.broker.timers import Timers
-from ottla.core.coordinator import Event, ProducerIdAndEpoch, Token
+from ottla.core.coordinator import ProducerIdAndEpoch, Token
 from ottla.core.group.events import GroupEvent, ListRequested, RetentionChecked, TopicDeleted
 from ottla.core.group.settings import GroupSettings
 from ottla.core.group.shard import GroupShard
@@ -41,29 +33,24 @@ GROUPS_PER_CHECK = 500
 """Number of groups checked for expired offsets before the event loop does other work."""
 
 
-class GroupCoordinatorPorts(CoordinatorPorts, InternalTopicPorts, Configuration, Protocol):
+class GroupCoordinatorPorts(CoordinatorPorts, Configuration, Protocol):
     """The parts of a broker that the group coordinator uses."""
 
 
-class GroupCoordinator:
+class GroupCoordinator(Coordinator):
     """The coordinator of the groups whose state is in partitions led by this broker."""
 
     def __init__(self, broker: GroupCoordinatorPorts) -> None:
         self._broker = broker
         config = broker.config
         self.settings = GroupSettings.of(config)
-        self._timers = Timers(broker.clock)
-        ports = RuntimePorts.of(broker, self._timers)
+        self.serves_consumer_protocol = "consumer" in config.group_coordinator_rebalance_protocols
         settings = RuntimeSettings(
             config.offsets_topic_compression_codec,
             config.offsets_load_buffer_size,
             config.offsets_commit_timeout_ms,
         )
-        self.serves_consumer_protocol = "consumer" in config.group_coordinator_rebalance_protocols
-        self.runtime = CoordinatorRuntime(ports, self._new_shard, settings)
-        self.topic = InternalTopic(broker, OFFSETS_TOPIC)
-        self._is_open = True
-        self._retention: asyncio.Task[None] | None = None
+        super().__init__(broker, OFFSETS_TOPIC, self._new_shard, settings)
 
     def _new_shard(self) -> GroupShard:
         return GroupShard(self.settings, self._broker.image, self._configs_of)
@@ -87,18 +74,7 @@ class GroupCoordinator:
     # --------------------------------------------------------------------------- start and stop
 
     def start(self) -> None:
-        self._retention = asyncio.ensure_future(self._retention_loop())
-
-    def stop(self) -> None:
-        """Stop deciding, and fail all pending requests."""
-        self._is_open = False
-        if self._retention is not None:
-            self._retention.cancel()
-        self.runtime.close()
-        self._timers.cancel_all()
-
-    def partition_opened(self, partition: Partition) -> None:
-        self.runtime.partition_opened(partition.key.partition, partition)
+        self._tasks = [asyncio.ensure_future(self._retention_loop())]
 
     def topic_deleted(self, topic: TopicImage) -> None:
         """Remove the offsets of a deleted topic, or all groups if it is the offsets topic."""
@@ -113,14 +89,7 @@ class GroupCoordinator:
 
     def submit(self, event: GroupEvent) -> None:
         """Submit an event about a group. Its token gets the response or the error."""
-        if not self._is_open:
-            _fail(event, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
-        index = self.topic.partition_for(event.group_id)
-        if index is None:
-            _fail(event, ErrorCode.NOT_COORDINATOR)
-        else:
-            self.runtime.submit(index, event)
+        self._submit(event.group_id, event)
 
     def end_transaction(
         self,
@@ -133,8 +102,10 @@ class GroupCoordinator:
     ) -> None:
         """Write a transaction marker to a partition of the offsets topic, and commit or drop the
         offsets of that transaction."""
-        if not self._is_open:
-            token.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        try:
+            self._check_open()
+        except KafkaError as error:
+            token.fail(error)
             return
         self.runtime.end_transaction(index, producer, coordinator_epoch, token, commit=commit)
 
@@ -146,11 +117,7 @@ class GroupCoordinator:
     ) -> None:
         """Ask every shard for its groups; each replies to a token of its own. A shard that is
         loading replies with an error."""
-        if not self._is_open:
-            new_token().fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        for runner in self.runtime.runners:
-            if runner.state is not ShardState.CLOSED:
-                runner.submit(ListRequested(new_token(), states, types))
+        self._submit_to_all(new_token, lambda token: ListRequested(token, states, types))
 
     # ---------------------------------------------------------------------------------- retention
 
@@ -176,8 +143,3 @@ class GroupCoordinator:
 def _chunks(group_ids: list[str]) -> Iterator[list[str]]:
     for start in range(0, len(group_ids), GROUPS_PER_CHECK):
         yield group_ids[start : start + GROUPS_PER_CHECK]
-
-
-def _fail(event: Event, code: ErrorCode) -> None:
-    if event.token is not None:
-        event.token.fail(KafkaError(code))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
@@ -32,6 +32,9 @@ from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
 from ottla.wire.api import Api
 from ottla.wire.records.batch import iter_headers, validate
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.fetch import PartitionData
 
 logger = logging.getLogger(__name__)
 
@@ -247,7 +250,7 @@ class ReplicaFetcher:
 
     # ------------------------------------------------------------------------------ responses
 
-    async def _process(self, followed: _FollowedPartition, data: Any, epoch: int) -> None:
+    async def _process(self, followed: _FollowedPartition, data: PartitionData, epoch: int) -> None:
         """Process the leader's response for one partition, unless the role has changed since the
         request."""
         partition = followed.partition
@@ -279,7 +282,7 @@ class ReplicaFetcher:
             and partition.leader_epoch == epoch
         )
 
-    def _append(self, partition: Partition, data: Any) -> None:
+    def _append(self, partition: Partition, data: PartitionData) -> None:
         now_ms = self._broker.clock.time_ms()
         records = data.records
         if records is not None and len(records):

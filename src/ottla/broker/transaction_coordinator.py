@@ -28,16 +28,10 @@ from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.cluster_markers import ClusterMarkers, MarkerCluster
-from ottla.broker.coordinator_runtime import (
-    CoordinatorRuntime,
-    RuntimePorts,
-    RuntimeSettings,
-    ShardRunner,
-    ShardState,
-)
-from ottla.broker.internal_topic import InternalTopic, TopicCreator
+from ottla.broker.coordinator import Coordinator
+from ottla.broker.coordinator_runtime import RuntimeSettings, ShardRunner, ShardState
+from ottla.broker.internal_topic import TopicCreator
 from ottla.broker.log_limit import LogLimiter
-from ottla.broker.partition import Partition
 from ottla.broker.ports import (
     Configuration,
     Flushing,
@@ -52,9 +46,8 @@ from ottla.broker.ports import (
     TimeSource,
 )
 from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.timers import Timers
 from ottla.broker.transaction_markers import Marker, Markers, OffsetsCoordinator
-from ottla.core.coordinator import Event, ProducerIdAndEpoch, Token
+from ottla.core.coordinator import ProducerIdAndEpoch, Token
 from ottla.core.txn import machine
 from ottla.core.txn.events import (
     AddPartitionsRequested,
@@ -114,28 +107,24 @@ class TransactionCoordinatorPorts(
     def producer_ids(self) -> ProducerIds: ...
 
 
-class TransactionCoordinator:
+class TransactionCoordinator(Coordinator):
     """The coordinator of the transactional IDs whose state is in partitions led by this broker."""
 
     def __init__(self, broker: TransactionCoordinatorPorts, markers: Markers | None = None) -> None:
         self._broker = broker
         config = broker.config
         self._markers = markers or ClusterMarkers(broker)
-        self._timers = Timers(broker.clock)
-        ports = RuntimePorts.of(broker, self._timers)
-        self.runtime = CoordinatorRuntime(
-            ports,
+        super().__init__(
+            broker,
+            TRANSACTION_TOPIC,
             lambda: TransactionShard(TransactionSettings.of(config), _WriteMarkersToken(self)),
             RuntimeSettings(load_buffer_bytes=config.transaction_state_log_load_buffer_size),
         )
-        self.topic = InternalTopic(broker, TRANSACTION_TOPIC)
         self._log = LogLimiter(logger, broker.clock.monotonic)
-        self._is_open = True
         self._held: dict[str, list[AddPartitionsRequested]] = {}
         """Requests that wait until the previous transaction of their ID is complete."""
         self._timed_out: set[_FoundTransaction] = set()
         self._expired: set[_FoundTransaction] = set()
-        self._tasks: list[asyncio.Task[None]] = []
 
     # --------------------------------------------------------------------------- start and stop
 
@@ -156,17 +145,9 @@ class TransactionCoordinator:
         ]
 
     def stop(self) -> None:
-        """Stop deciding, and fail all pending requests."""
-        self._is_open = False
-        for task in self._tasks:
-            task.cancel()
-        self.runtime.close()
+        super().stop()
         for transactional_id in list(self._held):
             self._release_held(transactional_id)
-        self._timers.cancel_all()
-
-    def partition_opened(self, partition: Partition) -> None:
-        self.runtime.partition_opened(partition.key.partition, partition)
 
     def topic_deleted(self, topic: TopicImage) -> None:
         if topic.name == self.topic.name:
@@ -176,12 +157,7 @@ class TransactionCoordinator:
 
     def submit(self, event: TransactionEvent) -> None:
         """Submit an event about a transactional ID. Its token gets the response or the error."""
-        try:
-            runner = self._runner(event.transactional_id)
-        except KafkaError as error:
-            _fail(event, error.code)
-        else:
-            runner.submit(event)
+        self._submit(event.transactional_id, event)
 
     def add_partitions(self, event: AddPartitionsRequested) -> None:
         """Submit a request to add partitions to a transaction.
@@ -256,29 +232,14 @@ class TransactionCoordinator:
     ) -> None:
         """Ask every shard for its transactions; each replies to a token of its own. A shard that is
         loading replies with an error."""
-        if not self._is_open:
-            new_token().fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        for runner in self.runtime.runners:
-            if runner.state is not ShardState.CLOSED:
-                runner.submit(ListRequested(new_token(), filters))
-
-    def _runner(self, transactional_id: str) -> ShardRunner:
-        """Return the runner for a transactional ID. Raises KafkaError if this broker is not its
-        coordinator."""
-        if not self._is_open:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        index = self.topic.partition_for(transactional_id)
-        runner = None if index is None else self.runtime.runner(index)
-        if runner is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return runner
+        self._submit_to_all(new_token, lambda token: ListRequested(token, filters))
 
     def _shard(self, transactional_id: str) -> TransactionShard:
         """Return the shard of a transactional ID, for reading. Raises KafkaError unless it is
         loaded."""
-        runner = self._runner(transactional_id)
-        if runner.state is not ShardState.ACTIVE:
-            is_loading = runner.state is ShardState.LOADING
+        runner = self.runtime.runner(self._partition_for(transactional_id))
+        if runner is None or runner.state is not ShardState.ACTIVE:
+            is_loading = runner is not None and runner.state is ShardState.LOADING
             raise KafkaError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
             )
@@ -457,8 +418,3 @@ def _cleanup_message(event: TransactionEvent, known: Transaction, now_ms: int) -
         f"Removing transactional id {event.transactional_id!r}: it has not been used for "
         f"{(now_ms - known.last_update_ms) / 1000:.0f} s (transactional.id.expiration.ms)."
     )
-
-
-def _fail(event: Event, code: ErrorCode) -> None:
-    if event.token is not None:
-        event.token.fail(KafkaError(code))
