@@ -174,8 +174,8 @@ exactly-once.""",
                  "Polled", "Offsets", "Guarantee", "RetriableError", "UserError")),
         Chapter("Records", "Schemas and values as in Kafka Connect. A struct is a dict; a value "
                 "whose schema is None is anything that JSON can express.",
-                ("Record", "FailedRecord", "Header", "Schema", "Field", "Type", "struct_schema",
-                 "decimal_schema", "DataError")),
+                ("ConnectRecord", "FailedRecord", "Header", "Schema", "Field", "Type",
+                 "struct_schema", "decimal_schema", "DataError")),
         Chapter("Properties", "The definition of a plugin's properties is checked before anything "
                 "is started, and shown by `PUT /connector-plugins/CLASS/config/validate`.",
                 ("Definition", "key", "Settings", "ConfigType", "Importance", "Validator",

@@ -63,5 +63,5 @@ def test_type_checkers_see_the_public_names() -> None:
 
 
 def test_writing_a_connector_loads_no_data_frame_library() -> None:
-    statement = "from ottla.connect import Definition, Polled, Record, SourceConnector, key"
+    statement = "from ottla.connect import ConnectRecord, Definition, Polled, SourceConnector, key"
     assert not roots(modules_after(statement)) & HEAVY

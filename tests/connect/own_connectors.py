@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from ottla.connect import (
     ConfigType,
+    ConnectRecord,
     Definition,
     Offsets,
     Polled,
-    Record,
     RetriableError,
     Schema,
     Settings,
@@ -72,7 +72,7 @@ class _Numbers(SourceTask):
             time.sleep(wait_s)
             return Polled()
         first, self._next = self._next, min(self._next + 7, self._settings["count"])
-        records = [Record(topic, str(n), STRING) for n in range(first, self._next)]
+        records = [ConnectRecord(topic, str(n), STRING) for n in range(first, self._next)]
         return Polled(records, [({"table": self._settings["table"]}, {"next": self._next})])
 
 
@@ -127,7 +127,7 @@ class _Noted(SinkTask):
     def begin(self, batch: int) -> None:
         self._batch, self._values = batch, []
 
-    def put(self, records: Sequence[Record]) -> None:
+    def put(self, records: Sequence[ConnectRecord]) -> None:
         self._values += [each.value for each in records]
 
     def end(self) -> None:

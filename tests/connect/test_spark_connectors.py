@@ -21,7 +21,7 @@ from tests.connect.workers import Standalone, send, values, wait_for
 from ottla.base.errors import UserError
 from ottla.connect import data, session
 from ottla.connect.api import RetriableError
-from ottla.connect.data import Record, struct_schema
+from ottla.connect.data import ConnectRecord, struct_schema
 from ottla.connect.pipeline import Conversion
 from ottla.testing.connectors import SinkKit, SourceKit
 
@@ -41,9 +41,9 @@ def spark() -> Iterator[Any]:
         yield session.spark_session()
 
 
-def order(number: int, city: str | None = "Oslo") -> Record:
+def order(number: int, city: str | None = "Oslo") -> ConnectRecord:
     value = {"id": number, "city": city}
-    return Record("t", value, ORDER, partition=0, offset=number, timestamp_ms=number)
+    return ConnectRecord("t", value, ORDER, partition=0, offset=number, timestamp_ms=number)
 
 
 @pytest.mark.parametrize("format_", ["parquet", "csv"])
@@ -71,7 +71,7 @@ def test_a_batch_that_comes_again_is_not_in_the_files_twice(
 def test_values_that_do_not_fit_are_reported(spark: Any, tmp_path: Path) -> None:
     given = {"format": "json", "path": str(tmp_path / "out")}
     kit = SinkKit("SparkSink", given, tolerates=True)
-    kit.put({"a": 1}, {"a": "text"}, "plain", Record("t", {"id": "x", "city": None}, ORDER))
+    kit.put({"a": 1}, {"a": "text"}, "plain", ConnectRecord("t", {"id": "x", "city": None}, ORDER))
     assert [str(error)[:40] for _, error in kit.reported] == [
         "the values of field a have no common typ",
         "the value.id must be int32, not str",
@@ -158,7 +158,7 @@ def _rows_in(spark: Any, folder: Path) -> int:
     return int(spark.read.parquet(str(folder)).count()) if has_files else 0
 
 
-def _polled(kit: SourceKit) -> list[Record]:
+def _polled(kit: SourceKit) -> list[ConnectRecord]:
     until = time.monotonic() + 60
     while not (found := kit.poll(commit=False)):
         assert time.monotonic() < until

@@ -71,7 +71,7 @@ def test_members_of_a_base_class_without_a_section_are_shown_in_each_subclass() 
 def test_inherited_members_are_shown_once() -> None:
     lines = reference.page_of(reference.CONNECT).splitlines()
     headings = [line for line in lines if line.startswith("#")]
-    assert "#### Record.with_value" in headings
+    assert "#### ConnectRecord.with_value" in headings
     assert "#### FailedRecord.with_value" not in headings
-    assert "Inherits the members of [Record](#record)." in lines
+    assert "Inherits the members of [ConnectRecord](#connectrecord)." in lines
     assert len(headings) == len(set(headings))

@@ -2,7 +2,7 @@
 
 Authors of connectors, converters and transforms import everything that they need from this package:
 
-    from ottla.connect import Definition, Polled, Record, SourceConnector, SourceTask, key
+    from ottla.connect import ConnectRecord, Definition, Polled, SourceConnector, SourceTask, key
 
 The modules:
 
@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.base.deprecation import warn_deprecated
 from ottla.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ if TYPE_CHECKING:
     from ottla.connect.columns import Column, ColumnBatch, Columns, NotInColumns, column_of
     from ottla.connect.converters import Converter
     from ottla.connect.data import (
+        ConnectRecord,
         DataError,
         FailedRecord,
         Field,
         Header,
-        Record,
         Schema,
         Type,
         decimal_schema,
@@ -86,7 +87,7 @@ _PUBLIC = {
     "ottla.connect.columns": ("Column", "ColumnBatch", "Columns", "NotInColumns", "column_of"),
     "ottla.connect.converters": ("Converter",),
     "ottla.connect.data": (
-        "DataError", "FailedRecord", "Field", "Header", "Record", "Schema", "Type",
+        "ConnectRecord", "DataError", "FailedRecord", "Field", "Header", "Schema", "Type",
         "decimal_schema", "struct_schema",
     ),
     "ottla.connect.definition": ("Definition", "Settings", "key"),
@@ -101,12 +102,20 @@ Names are imported on first use, so that a worker starts without Arrow where it 
 
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = [
-    "FRAME", "AtLeast", "Between", "Column", "ColumnBatch", "Columns", "ConfigType", "Connector",
-    "Converter", "DataError", "Definition", "EachOneOf", "FailedRecord", "Field", "FrameSource",
-    "Guarantee", "Header", "Importance", "NonEmpty", "NotInColumns", "Offsets", "OneOf", "Polled",
-    "Predicate", "Record", "RetriableError", "Schema", "Settings", "SinkConnector", "SinkTask",
-    "SourceConnector", "SourceTask", "Transform", "Type", "UserError", "Validator", "column_of",
-    "decimal_schema", "key", "spark_session", "struct_schema",
+    "FRAME", "AtLeast", "Between", "Column", "ColumnBatch", "Columns", "ConfigType",
+    "ConnectRecord", "Connector", "Converter", "DataError", "Definition", "EachOneOf",
+    "FailedRecord", "Field", "FrameSource", "Guarantee", "Header", "Importance", "NonEmpty",
+    "NotInColumns", "Offsets", "OneOf", "Polled", "Predicate", "RetriableError", "Schema",
+    "Settings", "SinkConnector", "SinkTask", "SourceConnector", "SourceTask", "Transform", "Type",
+    "UserError", "Validator", "column_of", "decimal_schema", "key", "spark_session",
+    "struct_schema",
 ]  # fmt: skip
 
-__getattr__ = lazy_names(__name__, _MODULES)
+_load = lazy_names(__name__, _MODULES)
+
+
+def __getattr__(name: str) -> object:
+    if name == "Record":
+        warn_deprecated("ottla.connect.Record", "Use ConnectRecord.")
+        return _load("ConnectRecord")
+    return _load(name)

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ottla.connect.columns import ColumnBatch, Columns, NotInColumns
-from ottla.connect.data import Record
+from ottla.connect.data import ConnectRecord
 from ottla.connect.definition import Definition, Settings
 
 Json = dict[str, Any]
@@ -69,10 +69,10 @@ class Polled:
     The worker writes both in one transaction. Offsets without records are stored as well.
 
     Example:
-        Polled([Record("orders", {"id": 7})], [({"table": "orders"}, {"id": 7})])
+        Polled([ConnectRecord("orders", {"id": 7})], [({"table": "orders"}, {"id": 7})])
     """
 
-    records: Sequence[Record] = ()
+    records: Sequence[ConnectRecord] = ()
     """The records, in order."""
     offsets: Offsets = field(default_factory=list)
     """New offsets of the source partitions that advanced."""
@@ -95,7 +95,7 @@ class SourceTask(ABC):
                 self.next = offsets[0][1]["next"] if offsets else 0
 
             def poll(self, wait_s: float) -> Polled:
-                record = Record("numbers", self.next)
+                record = ConnectRecord("numbers", self.next)
                 self.next += 1
                 return Polled([record], [({"counter": "a"}, {"next": self.next})])
     """
@@ -159,7 +159,7 @@ class SinkTask(ABC):
 
             def begin(self, batch: int) -> None: ...
 
-            def put(self, records: Sequence[Record]) -> None:
+            def put(self, records: Sequence[ConnectRecord]) -> None:
                 for record in records:
                     print(record.value)
 
@@ -172,7 +172,7 @@ class SinkTask(ABC):
     """Number of times that the task was started, in any worker. It is set before `start`."""
     is_takeover: bool = False
     """Whether another worker ran the task last."""
-    reporter: Callable[[Record, Exception], None] | None = None
+    reporter: Callable[[ConnectRecord, Exception], None] | None = None
     """Function that handles rejected records. The worker sets it before `start`."""
 
     @abstractmethod
@@ -199,7 +199,7 @@ class SinkTask(ABC):
         """
 
     @abstractmethod
-    def put(self, records: Sequence[Record]) -> None:
+    def put(self, records: Sequence[ConnectRecord]) -> None:
         """Write records of the current batch.
 
         Args:
@@ -233,7 +233,7 @@ class SinkTask(ABC):
         """Release the resources of the task."""
         return
 
-    def report(self, record: Record, error: Exception) -> None:
+    def report(self, record: ConnectRecord, error: Exception) -> None:
         """Report a record of `put` that the target rejects.
 
         With `errors.tolerance=all` the record is skipped, and goes to the dead letter queue if

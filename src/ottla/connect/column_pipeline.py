@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ottla.connect.columns import Column, Columns, NotInColumns, check_not_null, column_of
 from ottla.connect.converters import Converter
-from ottla.connect.data import Record, Schema
+from ottla.connect.data import ConnectRecord, Schema
 from ottla.connect.pipeline import Chain, Conversion
 
 LARGE_BYTES = 256 * 1024
@@ -53,7 +53,7 @@ def transformed(chain: Chain, columns: Columns) -> Columns | None:
     return Columns(record, columns.rows)
 
 
-def _check_nulls(record: Record) -> None:
+def _check_nulls(record: ConnectRecord) -> None:
     """Raise NotInColumns if a key or value is null: transforms skip nulls record by record."""
     for part in (record.key, record.value):
         if part is not None:
@@ -117,7 +117,7 @@ def to_columns(conversion: Conversion, chain: Chain, topic: str, rows: Any) -> C
     key_schema, key = _read(conversion.key, topic, rows.column("key"), is_split=is_split)
     value_schema, value = _read(conversion.value, topic, rows.column("value"), is_split=is_split)
     times = rows.column("timestamp").cast(pa.int64())
-    record = Record(
+    record = ConnectRecord(
         topic, value, value_schema, key, key_schema,
         Column(rows.column("partition"), None), Column(rows.column("offset"), None),  # type: ignore[arg-type]
         Column(times, None),  # type: ignore[arg-type]

@@ -1,9 +1,9 @@
-"""Batches of records as one Record whose fields hold columns.
+"""Batches of records as one ConnectRecord whose fields hold columns.
 
-A batch of one topic is a single Record that holds a Column wherever a record holds a value; structs
-remain dicts, now of columns. A transform that only moves or changes fields is therefore the same
-code for a record and for a batch, and is called once; it declares this with `on_columns`. Values
-that all records share (the topic, an inserted constant) stay plain values.
+A batch of one topic is a single ConnectRecord that holds a Column wherever a record holds a value;
+structs remain dicts, now of columns. A transform that only moves or changes fields is therefore the
+same code for a record and for a batch, and is called once; it declares this with `on_columns`.
+Values that all records share (the topic, an inserted constant) stay plain values.
 
 This is the fast path for the common case. Anything that does not fit (headers, null structs, values
 that do not match their schema, custom transforms) raises NotInColumns, and the worker processes the
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ottla.connect.data import DataError, Record, Schema, Type
+from ottla.connect.data import ConnectRecord, DataError, Schema, Type
 from ottla.connect.tables import arrow_type, for_arrow, from_arrow
 
 MANY_RECORDS = 1_000
@@ -194,7 +194,7 @@ def check_not_null(value: Any) -> None:
 class Columns:
     """Records of one topic in columns, without headers."""
 
-    record: Record
+    record: ConnectRecord
     """Record whose fields hold columns. Partition, offset and timestamp are integers or None."""
     rows: int
     """Number of records."""
@@ -257,7 +257,7 @@ class Columns:
     def _struct(self, schema: Schema | None, value: Mapping[str, Any]) -> Any:
         import pyarrow as pa
 
-        inner = Columns(Record("", value, schema), self.rows).fields()
+        inner = Columns(ConnectRecord("", value, schema), self.rows).fields()
         if not inner:
             raise NotInColumns("a struct has no fields")
         arrays = list(inner.values())
@@ -272,5 +272,5 @@ class ColumnBatch:
 
     columns: Columns
     """The columns."""
-    records: Callable[[], Sequence[Record]]
+    records: Callable[[], Sequence[ConnectRecord]]
     """Function that returns the same records one by one."""

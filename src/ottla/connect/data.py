@@ -158,7 +158,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ConnectRecord:
     """A record between a topic and another system."""
 
     topic: str
@@ -182,7 +182,7 @@ class Record:
     origin: tuple[str, int, int] | None = None
     """Topic, partition and offset that a sink record was read from, unchanged by transforms."""
 
-    def with_(self, **changes: Any) -> Record:
+    def with_(self, **changes: Any) -> ConnectRecord:
         """Return a copy of the record with other fields.
 
         Args:
@@ -190,33 +190,33 @@ class Record:
         """
         return replace(self, **changes)
 
-    def with_value(self, schema: Schema | None, value: Any) -> Record:
+    def with_value(self, schema: Schema | None, value: Any) -> ConnectRecord:
         """Return a copy of the record with another value. It is faster than `with_`.
 
         Args:
             schema: Schema of the value.
             value: The value.
         """
-        return Record(
+        return ConnectRecord(
             self.topic, value, schema, self.key, self.key_schema, self.partition, self.offset,
             self.timestamp_ms, self.headers, self.origin,
         )  # fmt: skip
 
-    def with_key(self, schema: Schema | None, key: Any) -> Record:
+    def with_key(self, schema: Schema | None, key: Any) -> ConnectRecord:
         """Return a copy of the record with another key. It is faster than `with_`.
 
         Args:
             schema: Schema of the key.
             key: The key.
         """
-        return Record(
+        return ConnectRecord(
             self.topic, self.value, self.value_schema, key, schema, self.partition, self.offset,
             self.timestamp_ms, self.headers, self.origin,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class FailedRecord(Record):
+class FailedRecord(ConnectRecord):
     """Data that a source could not convert to a record, with the reason."""
 
     error: str = ""

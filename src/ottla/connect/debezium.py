@@ -11,7 +11,7 @@ from __future__ import annotations
 import decimal
 from typing import Any, NamedTuple
 
-from ottla.connect.data import DataError, Record, Schema, Type, struct_schema, unscaled_bytes
+from ottla.connect.data import ConnectRecord, DataError, Schema, Type, struct_schema, unscaled_bytes
 
 UNCHANGED_HEADER = "__ottla.unchanged"
 OPERATIONS = ("c", "u", "r", "d", "t")
@@ -59,7 +59,7 @@ def unwrap(schema: Schema | None, value: dict[str, Any]) -> Unwrapped:
     return Unwrapped(op, found.schema if found is not None else None, row)
 
 
-def unchanged_columns(record: Record) -> frozenset[str]:
+def unchanged_columns(record: ConnectRecord) -> frozenset[str]:
     for each in record.headers:
         if each.key == UNCHANGED_HEADER and isinstance(each.value, str):
             return frozenset(each.value.split(","))

@@ -43,9 +43,9 @@ from ottla.connect.columns import (
     has_columns,
 )
 from ottla.connect.data import (
+    ConnectRecord,
     FailedRecord,
     Header,
-    Record,
     Schema,
     infer_schema,
     to_ms,
@@ -223,7 +223,7 @@ class FrameTask(SourceTask):
                 done = max(0, done - rows.num_rows)
 
 
-def _records(batch: Any, topic: str) -> list[Record]:
+def _records(batch: Any, topic: str) -> list[ConnectRecord]:
     return list(records_of(batch, topic))
 
 
@@ -235,23 +235,23 @@ def _columns(batch: Any, topic: str) -> Columns:
         raise NotInColumns("the columns are the parts of a record, not fields of its value")
     schema = connect_schema(batch.schema)
     value = column_of(batch.to_struct_array(), schema)
-    return Columns(Record(topic, value, schema), batch.num_rows)
+    return Columns(ConnectRecord(topic, value, schema), batch.num_rows)
 
 
-def records_of(batch: Any, topic: str) -> Iterator[Record]:
+def records_of(batch: Any, topic: str) -> Iterator[ConnectRecord]:
     """Yield the records in an Arrow batch; the module's docstring describes its columns."""
     schema = connect_schema(batch.schema)
     values = plain_values(batch, schema)
     if "value" not in batch.schema.names:
         for value in values:
-            yield _placed(Record(topic, value, schema))
+            yield _placed(ConnectRecord(topic, value, schema))
         return
     kinds = {each.name: each.schema for each in schema.fields}
     for value in values:
         yield _placed(_record(value, kinds, topic))
 
 
-def _placed(record: Record) -> Record:
+def _placed(record: ConnectRecord) -> ConnectRecord:
     if record.topic:
         return record
     return FailedRecord(
@@ -260,9 +260,9 @@ def _placed(record: Record) -> Record:
     )  # fmt: skip
 
 
-def _record(parts: Mapping[str, Any], kinds: Mapping[str, Schema], topic: str) -> Record:
+def _record(parts: Mapping[str, Any], kinds: Mapping[str, Schema], topic: str) -> ConnectRecord:
     time_ = parts.get("timestamp")
-    return Record(
+    return ConnectRecord(
         parts.get("topic") or topic,
         parts["value"],
         kinds["value"],

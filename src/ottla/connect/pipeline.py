@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ottla.base.errors import UserError
 from ottla.connect.api import RetriableError
 from ottla.connect.converters import Converter
-from ottla.connect.data import DataError, FailedRecord, Header, Record
+from ottla.connect.data import ConnectRecord, DataError, FailedRecord, Header
 from ottla.connect.transforms.contract import Predicate, Transform
 
 ERROR_PREFIX = "__connect.errors."
@@ -54,7 +54,7 @@ class Chain:
 
     steps: tuple[TransformStep, ...] = ()
 
-    def apply(self, record: Record) -> Record | None:
+    def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         if isinstance(record, FailedRecord):
             raise StageFailed("TASK_POLL", record.source, DataError(record.error))
         for step in self.steps:
@@ -77,7 +77,7 @@ class Conversion:
     value: Converter
     header: Converter
 
-    def to_row(self, record: Record) -> Row:
+    def to_row(self, record: ConnectRecord) -> Row:
         topic = record.topic
         return Row(
             topic,
@@ -88,13 +88,13 @@ class Conversion:
             record.timestamp_ms,
         )
 
-    def _headers(self, topic: str, record: Record) -> tuple[tuple[str, bytes | None], ...]:
+    def _headers(self, topic: str, record: ConnectRecord) -> tuple[tuple[str, bytes | None], ...]:
         return tuple(
             (each.key, _write("HEADER_CONVERTER", self.header, topic, each.schema, each.value))
             for each in record.headers
         )
 
-    def to_record(self, row: Row) -> Record:
+    def to_record(self, row: Row) -> ConnectRecord:
         key_schema, key = _read("KEY_CONVERTER", self.key, row.topic, row.key)
         value_schema, value = _read("VALUE_CONVERTER", self.value, row.topic, row.value)
         headers = tuple(
@@ -104,7 +104,7 @@ class Conversion:
         origin = None
         if row.partition is not None and row.offset is not None:
             origin = row.topic, row.partition, row.offset
-        return Record(
+        return ConnectRecord(
             row.topic, value, value_schema, key, key_schema, row.partition, row.offset,
             row.timestamp_ms, headers, origin,
         )  # fmt: skip
@@ -156,7 +156,7 @@ class ErrorPolicy:
             settings.get(f"{queue}context.headers.enable", False),
         )
 
-    def tolerated(self, connector: str, failure: StageFailed, row: Row | Record) -> str:
+    def tolerated(self, connector: str, failure: StageFailed, row: Row | ConnectRecord) -> str:
         """Return the log message for a failed record.
 
         Raises:
@@ -169,7 +169,7 @@ class ErrorPolicy:
             ) from None
         return message
 
-    def _describe(self, connector: str, failure: StageFailed, row: Row | Record) -> str:
+    def _describe(self, connector: str, failure: StageFailed, row: Row | ConnectRecord) -> str:
         where = f"{row.topic}-{row.partition}@{row.offset}" if row.offset is not None else row.topic
         message = (
             f"connector {connector}: a record of {where} failed at {failure.stage} "

@@ -27,7 +27,7 @@ from ottla.connect.api import SinkConnector, SinkTask
 from ottla.connect.column_pipeline import to_columns, transformed
 from ottla.connect.columns import MANY_RECORDS, NotInColumns, has_columns
 from ottla.connect.config import ConnectorConfig
-from ottla.connect.data import Record
+from ottla.connect.data import ConnectRecord
 from ottla.connect.dead_letters import DeadLetters
 from ottla.connect.offset_storage import SINK_TASK, SinkPosition, encode, offset_key
 from ottla.connect.pipeline import Row, StageFailed
@@ -78,7 +78,7 @@ class SinkRun:
         self._assigned: set[TopicPartition] | None = None
         """Assigned partitions. None forces an assignment, at the start and after a redelivery."""
         self._refresh_at = self._drift_at = 0.0
-        self._delivered: dict[int, tuple[Record, Row]] = {}
+        self._delivered: dict[int, tuple[ConnectRecord, Row]] = {}
         """Records of the current batch that the task may report, by the record's `id`."""
         self._is_ending = False
         self._in_columns = False
@@ -232,7 +232,7 @@ class SinkRun:
             if part:
                 retried(self._context, stopping, partial(task.put, part))
 
-    def _records(self, rows: Sequence[Row]) -> list[Record]:
+    def _records(self, rows: Sequence[Row]) -> list[ConnectRecord]:
         found = []
         for row in rows:
             record = self._record(row)
@@ -242,14 +242,14 @@ class SinkRun:
                     self._delivered[id(record)] = (record, row)
         return found
 
-    def _record(self, row: Row) -> Record | None:
+    def _record(self, row: Row) -> ConnectRecord | None:
         try:
             return self._config.chain.apply(self._config.conversion.to_record(row))
         except StageFailed as failure:
             self._failed(failure, row)
             return None
 
-    def _report(self, record: Record, error: Exception) -> None:
+    def _report(self, record: ConnectRecord, error: Exception) -> None:
         """Handle a record that the task rejects."""
         name = type(self._config.connector).__name__
         _, row = self._delivered.get(id(record), (None, None))
@@ -260,7 +260,7 @@ class SinkRun:
             # The task may regard the batch as done after reporting, so the letter must be written.
             self._letters.flush()
 
-    def _failed(self, failure: StageFailed, row: Row | Record) -> None:
+    def _failed(self, failure: StageFailed, row: Row | ConnectRecord) -> None:
         policy = self._config.policy
         message = policy.tolerated(self._config.name, failure, row)
         if policy.logs:

@@ -19,7 +19,7 @@ from ottla.client.errors import RecordTooLarge, TransactionAborted
 from ottla.connect.api import Offsets, Polled, RetriableError, SourceConnector, SourceTask
 from ottla.connect.column_pipeline import LARGE_BYTES, TopicTable, to_table, transformed
 from ottla.connect.columns import MANY_RECORDS, NotInColumns, has_columns
-from ottla.connect.data import Record
+from ottla.connect.data import ConnectRecord
 from ottla.connect.offset_storage import encode, offset_key
 from ottla.connect.pipeline import Row, StageFailed
 from ottla.connect.retrying import retried
@@ -138,7 +138,7 @@ class SourceRun:
                 parts.append(self._rows(batch.records()))
         return parts
 
-    def _rows(self, records: Sequence[Record]) -> list[Row]:
+    def _rows(self, records: Sequence[ConnectRecord]) -> list[Row]:
         rows = []
         chain, conversion = self._config.chain, self._config.conversion
         for record in records:
@@ -153,7 +153,7 @@ class SourceRun:
     def _too_large(self, row: Row, error: RecordTooLarge) -> None:
         self._failed(StageFailed("KAFKA_PRODUCE", self, error), row)
 
-    def _failed(self, failure: StageFailed, record: Row | Record) -> None:
+    def _failed(self, failure: StageFailed, record: Row | ConnectRecord) -> None:
         policy = self._config.policy
         message = policy.tolerated(self._config.name, failure, record)
         if policy.logs:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.deprecation import warn_deprecated
+from ottla.base.deprecation import warn_deprecated
 from ottla.streams import aggregates as named
 from ottla.streams.aggregates import Aggregate
 from ottla.streams.durations import Duration, duration_ms

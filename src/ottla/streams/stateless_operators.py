@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from ottla.client.deprecation import warn_deprecated
+from ottla.base.deprecation import warn_deprecated
 from ottla.streams.errors import topology_error
 from ottla.streams.operators import stateless
 from ottla.streams.operators.stateless import RecordFunction

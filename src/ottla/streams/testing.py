@@ -24,8 +24,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.deprecation import warn_deprecated
 from ottla.base.errors import UserError
-from ottla.client.deprecation import warn_deprecated
 from ottla.streams.durations import Duration, duration_ms
 from ottla.streams.errors import TopologyError, listed
 from ottla.streams.operators.aggregations import PythonAggregated, windows_of

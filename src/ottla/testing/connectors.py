@@ -32,7 +32,7 @@ from ottla.connect.api import (
     SourceTask,
 )
 from ottla.connect.config import ConnectorConfig
-from ottla.connect.data import FailedRecord, Record
+from ottla.connect.data import ConnectRecord, FailedRecord
 from ottla.connect.offsets import merged
 from ottla.connect.pipeline import Row
 
@@ -90,7 +90,7 @@ class SourceKit:
         self.offsets: Offsets = list(offsets or [])
         """Committed source offsets; a restarted task continues from them."""
         self._polled: Offsets = list(self.offsets)
-        self._left: list[Record] = []
+        self._left: list[ConnectRecord] = []
         self._tasks: list[SourceTask] = []
         self._start()
 
@@ -101,13 +101,13 @@ class SourceKit:
         for task in self._tasks:
             task.start([(dict(partition), dict(offset)) for partition, offset in self.offsets])
 
-    def poll(self, *, commit: bool = True) -> list[Record]:
+    def poll(self, *, commit: bool = True) -> list[ConnectRecord]:
         """Poll each task once and return the records.
 
         Args:
             commit: Commit the offsets, as a worker does.
         """
-        found: list[Record] = []
+        found: list[ConnectRecord] = []
         for task in self._tasks:
             polled = task.poll(POLL_S)
             found += polled.records
@@ -120,7 +120,7 @@ class SourceKit:
                 task.commit(polled.offsets)
         return found
 
-    def take(self, count: int, timeout_s: float = TIMEOUT_S) -> list[Record]:
+    def take(self, count: int, timeout_s: float = TIMEOUT_S) -> list[ConnectRecord]:
         """Return exactly the next `count` records.
 
         Polls commit as a whole: further records of the last poll are kept for the next `take`, and
@@ -140,7 +140,7 @@ class SourceKit:
         taken, self._left = self._left[:count], self._left[count:]
         return taken
 
-    def rows(self, records: Sequence[Record]) -> list[Row]:
+    def rows(self, records: Sequence[ConnectRecord]) -> list[Row]:
         """Transform and convert records as they would be written to topics.
 
         Args:
@@ -200,7 +200,7 @@ class SinkKit:
             weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         self._directory = directory
         self._tolerates = tolerates
-        self.reported: list[tuple[Record, Exception]] = []
+        self.reported: list[tuple[ConnectRecord, Exception]] = []
         """Records that the task rejected, with their errors."""
         self._starts = 0
         self.batch = -1
@@ -216,7 +216,7 @@ class SinkKit:
         task.start(self._directory)
         return task
 
-    def put(self, *records: Record | Any) -> None:
+    def put(self, *records: ConnectRecord | Any) -> None:
         """Write a complete batch.
 
         Args:
@@ -225,7 +225,7 @@ class SinkKit:
         self.batch += 1
         self._run(self.batch, self._made(records), None)
 
-    def interrupt(self, *records: Record | Any, after: int) -> None:
+    def interrupt(self, *records: ConnectRecord | Any, after: int) -> None:
         """Crash in the middle of a batch, and deliver the batch again.
 
         Args:
@@ -239,7 +239,7 @@ class SinkKit:
         self.crash()
         self._run(self.batch, made, None)
 
-    def repeat(self, *records: Record | Any) -> None:
+    def repeat(self, *records: ConnectRecord | Any) -> None:
         """Deliver the last batch again, as after a crash before its completion was stored.
 
         Args:
@@ -262,14 +262,16 @@ class SinkKit:
         """Stop the task."""
         self.task.stop()
 
-    def _made(self, records: Sequence[Any]) -> list[Record]:
+    def _made(self, records: Sequence[Any]) -> list[ConnectRecord]:
         return [
-            each if isinstance(each, Record)
-            else Record("t", each, partition=0, offset=self.batch * 1000 + index, timestamp_ms=0)
+            each if isinstance(each, ConnectRecord)
+            else ConnectRecord(
+                "t", each, partition=0, offset=self.batch * 1000 + index, timestamp_ms=0
+            )
             for index, each in enumerate(records)
         ]  # fmt: skip
 
-    def _run(self, batch: int, records: Sequence[Record], after: int | None) -> None:
+    def _run(self, batch: int, records: Sequence[ConnectRecord], after: int | None) -> None:
         if after == 0:
             return
         self.task.begin(batch)
@@ -286,7 +288,7 @@ class SinkKit:
         self.task.end()
 
 
-def check_source(make: Callable[[Offsets], SourceKit], count: int) -> list[Record]:
+def check_source(make: Callable[[Offsets], SourceKit], count: int) -> list[ConnectRecord]:
     """Check that a source returns each record exactly once, with a crash after each poll.
 
     Args:
@@ -303,7 +305,7 @@ def check_source(make: Callable[[Offsets], SourceKit], count: int) -> list[Recor
     assert not any(isinstance(each, FailedRecord) for each in whole), (
         "some records could not be read"
     )
-    kit, found = make([]), list[Record]()
+    kit, found = make([]), list[ConnectRecord]()
     until = time.monotonic() + TIMEOUT_S
     while len(found) < count:
         # Poll without a commit and crash: the same records must be returned again.

@@ -9,7 +9,7 @@ from tests.connect.databases.servers import Postgres
 
 from ottla.connect.api import Offsets
 from ottla.connect.connectors.postgres.connector import PostgresSource
-from ottla.connect.data import Record
+from ottla.connect.data import ConnectRecord
 from ottla.connect.debezium import unchanged_columns
 from ottla.connect.offsets import merged
 
@@ -38,7 +38,7 @@ class Capture:
     def __init__(self, source: PostgresSource) -> None:
         self._source = source
         self.offsets: Offsets = []
-        self.records: list[Record] = []
+        self.records: list[ConnectRecord] = []
         self.task: Any = None
 
     def start(self) -> Capture:
@@ -50,7 +50,7 @@ class Capture:
         """Stop the task as if the worker had died: connections close and no offset is confirmed."""
         self.task.stop()
 
-    def poll(self, *, commits: bool = True) -> list[Record]:
+    def poll(self, *, commits: bool = True) -> list[ConnectRecord]:
         polled = self.task.poll(0.05)
         if polled:
             self.records += polled.records
@@ -59,7 +59,7 @@ class Capture:
                 self.task.commit(polled.offsets)
         return list(polled.records)
 
-    def until(self, count: int) -> list[Record]:
+    def until(self, count: int) -> list[ConnectRecord]:
         """Poll until there are `count` records in total, and check that no more follow at once."""
         until = time.monotonic() + PATIENCE_S
         while len(self.records) < count:
@@ -81,7 +81,7 @@ class Capture:
         return replay(self.records).get(f"shop.public.{table}", [])
 
 
-def replay(records: list[Record]) -> dict[str, list[Row]]:
+def replay(records: list[ConnectRecord]) -> dict[str, list[Row]]:
     tables: dict[str, dict[Any, Row]] = {}
     for number, record in enumerate(records):
         table = tables.setdefault(record.topic, {})

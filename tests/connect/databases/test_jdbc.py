@@ -23,8 +23,8 @@ from ottla.connect.data import (
     INT32,
     STRING,
     TIMESTAMP_SCHEMA,
+    ConnectRecord,
     DataError,
-    Record,
     Schema,
     Type,
     check,
@@ -106,7 +106,7 @@ class Source:
         assert not problems, problems
         self._connector = JdbcSource(JdbcSource.definition.settings(properties))
         self.offsets: Offsets = []
-        self.records: list[Record] = []
+        self.records: list[ConnectRecord] = []
         self.start()
 
     def start(self) -> None:
@@ -244,7 +244,7 @@ class Sink:
         problems = JdbcSink.definition.problems(properties)
         assert not problems, problems
         self._connector = JdbcSink(JdbcSink.definition.settings(properties))
-        self.reported: list[tuple[Record, str]] = []
+        self.reported: list[tuple[ConnectRecord, str]] = []
         self.tolerates = True
         self.start()
 
@@ -253,26 +253,26 @@ class Sink:
         self.task.reporter = self._report
         self.task.start(Path())
 
-    def _report(self, record: Record, error: Exception) -> None:
+    def _report(self, record: ConnectRecord, error: Exception) -> None:
         if not self.tolerates:
             raise error
         self.reported.append((record, str(error)))
 
-    def give(self, *records: Record, batch: int = 0) -> None:
+    def give(self, *records: ConnectRecord, batch: int = 0) -> None:
         self.task.begin(batch)
         self.task.put(list(records))
         self.task.end()
 
 
-def person(offset: int, number: int, **fields: Any) -> Record:
+def person(offset: int, number: int, **fields: Any) -> ConnectRecord:
     value = {**dict.fromkeys(("name", "paid", "at", "data")), "id": number, **fields}
-    return Record(
+    return ConnectRecord(
         "people", value, PERSON, {"id": number}, KEY, 0, offset, origin=("people", 0, offset)
     )
 
 
-def gone(offset: int, number: int) -> Record:
-    return Record(
+def gone(offset: int, number: int) -> ConnectRecord:
+    return ConnectRecord(
         "people", None, None, {"id": number}, KEY, 0, offset, origin=("people", 0, offset)
     )
 
@@ -370,7 +370,7 @@ def test_updates_change_rows_that_are_there_and_make_none(target: Target) -> Non
 
 def test_a_record_that_is_no_row_is_reported(target: Target) -> None:
     sink = Sink(target)
-    plain = Record("people", "text", STRING, {"id": 1}, KEY, 0, 0, origin=("people", 0, 0))
+    plain = ConnectRecord("people", "text", STRING, {"id": 1}, KEY, 0, 0, origin=("people", 0, 0))
     sink.give(plain, person(1, 2))
     assert "the value is not a struct" in sink.reported[0][1]
     assert target.run("SELECT id FROM people") == [(2,)]

@@ -24,7 +24,7 @@ from ottla.connect.columns import Column, Columns, NotInColumns, column_of
 from ottla.connect.connectors.file_stream import FileStreamSinkTask
 from ottla.connect.connectors.parquet_sink import ParquetSink
 from ottla.connect.converters import ByteArrayConverter, Converter, StringConverter
-from ottla.connect.data import DataError, Record, Schema, Type, struct_schema
+from ottla.connect.data import ConnectRecord, DataError, Schema, Type, struct_schema
 from ottla.connect.json_converter import JsonConverter
 from ottla.connect.pipeline import Chain, Conversion, Row, TransformStep
 from ottla.connect.plugins import predicate_class, transform_class
@@ -93,9 +93,11 @@ def chain_of(*steps: tuple[str, dict[str, str]]) -> Chain:
     return Chain(tuple(TransformStep(made(*each)) for each in steps))
 
 
-def records_of(values: Sequence[Any], schema: Schema | None) -> list[Record]:
+def records_of(values: Sequence[Any], schema: Schema | None) -> list[ConnectRecord]:
     return [
-        Record("topic", value, schema, partition=3, offset=number, timestamp_ms=1000 + number)
+        ConnectRecord(
+            "topic", value, schema, partition=3, offset=number, timestamp_ms=1000 + number
+        )
         for number, value in enumerate(values)
     ]
 
@@ -108,10 +110,12 @@ def columns_of(values: Sequence[Any], schema: Schema) -> Columns:
         Column(pa.array(range(rows), pa.int64()), None),
         Column(pa.array(range(1000, 1000 + rows), pa.int64()), None),
     )
-    return Columns(Record("topic", column_of(array, schema), schema, None, None, *meta), rows)
+    return Columns(
+        ConnectRecord("topic", column_of(array, schema), schema, None, None, *meta), rows
+    )
 
 
-def assert_same(columns: Columns, records: Sequence[Record]) -> None:
+def assert_same(columns: Columns, records: Sequence[ConnectRecord]) -> None:
     first, whole = records[0], columns.record
     assert {each.topic for each in records} == {whole.topic}
     assert all(each.value_schema == whole.value_schema for each in records)
@@ -287,7 +291,7 @@ def test_times_of_a_frame_are_cut_to_milliseconds_as_in_records() -> None:
     schema = struct_schema(("t", data.TIMESTAMP_SCHEMA.as_optional()))
     times = pa.array([-1, 1, 1999, None], pa.timestamp("us", tz="UTC"))
     array = pa.StructArray.from_arrays([times], names=["t"])
-    columns = Columns(Record("t", column_of(array, schema), schema), len(times))
+    columns = Columns(ConnectRecord("t", column_of(array, schema), schema), len(times))
     converter = JsonConverter({"schemas.enable": False})
     written = to_table(conversion(converter), columns).table.column("value").to_pylist()
     assert written == [converter.from_connect("t", schema, each) for each in array.to_pylist()]

@@ -13,7 +13,7 @@ from ottla.base.errors import UserError
 from ottla.connect.config import ConnectorConfig, InvalidConnector, validate
 from ottla.connect.connectors.file_stream import FileStreamSink, FileStreamSource
 from ottla.connect.converters import StringConverter
-from ottla.connect.data import Record
+from ottla.connect.data import ConnectRecord
 from ottla.connect.json_converter import JsonConverter
 from ottla.connect.plugins import (
     UnknownPlugin,
@@ -56,7 +56,7 @@ def test_a_connector_has_many_names(name: str) -> None:
         ("FileStreamSauce", "did you mean FileStreamSource?"),
         ("org.apache.kafka.connect.file.FileStreamSinkkConnector", "did you mean FileStreamSink?"),
         ("Zzzzzz", "use one of"),
-        ("ottla.connect.data.Record", "is not a connector"),
+        ("ottla.connect.data.ConnectRecord", "is not a connector"),
     ],
 )
 def test_an_unknown_connector_is_reported_with_the_nearest(name: str, message: str) -> None:
@@ -75,14 +75,14 @@ def test_a_transform_of_a_part_must_name_it() -> None:
 def test_converters_are_the_workers_unless_named() -> None:
     made = ConnectorConfig.of(SOURCE, WORKER)
     assert isinstance(made.conversion.value, JsonConverter)
-    assert made.conversion.to_row(Record("t", {"a": 1})).value == b'{"a":1}'
+    assert made.conversion.to_row(ConnectRecord("t", {"a": 1})).value == b'{"a":1}'
     own = ConnectorConfig.of({**SOURCE, "value.converter": "StringConverter"}, WORKER)
     assert isinstance(own.conversion.value, StringConverter)
 
 
 def test_the_connectors_own_converter_does_not_take_the_workers_options() -> None:
     made = ConnectorConfig.of({**SOURCE, "value.converter": JSON}, WORKER)
-    row = made.conversion.to_row(Record("t", {"a": 1}))
+    row = made.conversion.to_row(ConnectRecord("t", {"a": 1}))
     assert row.value == b'{"schema":null,"payload":{"a":1}}'
 
 
@@ -106,10 +106,10 @@ def test_transforms_and_predicates_are_chained_in_their_order() -> None:
         },
         WORKER,
     )
-    done = made.chain.apply(Record("their-1", "x"))
+    done = made.chain.apply(ConnectRecord("their-1", "x"))
     assert done is not None
     assert done.value == {"line": "x", "by": "us"}
-    assert made.chain.apply(Record("our-1", "x")) is None
+    assert made.chain.apply(ConnectRecord("our-1", "x")) is None
 
 
 @pytest.mark.parametrize(

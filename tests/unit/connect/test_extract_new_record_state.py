@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.connect.data import INT32, INT64, STRING, DataError, Record, check, struct_schema
+from ottla.connect.data import INT32, INT64, STRING, ConnectRecord, DataError, check, struct_schema
 from ottla.connect.plugins import transform_class
 
 ROW = struct_schema(("id", INT32), ("note", STRING.as_optional()), optional=True, name="row")
@@ -24,13 +24,13 @@ def transform(**given: str) -> Any:
     return found(found.definition.settings(texts), part)
 
 
-def envelope(op: str, before: Any, after: Any) -> Record:
+def envelope(op: str, before: Any, after: Any) -> ConnectRecord:
     value = {"before": before, "after": after, "op": op, "source": {"lsn": 7}}
-    return Record("t", value, ENVELOPE, {"id": 1}, KEY)
+    return ConnectRecord("t", value, ENVELOPE, {"id": 1}, KEY)
 
 
 NEW, OLD = {"id": 1, "note": "new"}, {"id": 1, "note": "old"}
-TOMBSTONE = Record("t", None, None, {"id": 1}, KEY)
+TOMBSTONE = ConnectRecord("t", None, None, {"id": 1}, KEY)
 
 
 def test_a_change_is_its_new_row() -> None:
@@ -66,7 +66,7 @@ def test_deletes_and_tombstones_become_what_the_mode_says(
 
 def test_truncates_are_dropped_and_what_is_no_envelope_passes() -> None:
     assert transform().apply(envelope("t", None, None)) is None
-    plain = Record("t", {"id": 1}, KEY)
+    plain = ConnectRecord("t", {"id": 1}, KEY)
     assert transform().apply(plain) is plain
 
 

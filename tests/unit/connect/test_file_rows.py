@@ -13,7 +13,7 @@ import pytest
 from ottla.base.errors import UserError
 from ottla.connect import data
 from ottla.connect.connectors import file_source
-from ottla.connect.data import DataError, FailedRecord, Record, struct_schema
+from ottla.connect.data import ConnectRecord, DataError, FailedRecord, struct_schema
 from ottla.testing import connectors
 from ottla.testing.connectors import SinkKit, SourceKit, check_sink, check_source
 
@@ -235,9 +235,13 @@ def test_each_topic_has_files_of_its_own_that_roll(tmp_path: Path) -> None:
         return {each.name: each.read_text() for each in sorted(folder.iterdir())}
 
     batches = [
-        [Record("a", {"n": 1}), Record("b.c", {"n": 2}), Record("a", {"n": 3})],
-        [Record("a", {"n": 4}), Record("b.c", {"n": 5})],
-        [Record("a", {"n": 6}), Record("b.c", {"n": 7})],
+        [
+            ConnectRecord("a", {"n": 1}),
+            ConnectRecord("b.c", {"n": 2}),
+            ConnectRecord("a", {"n": 3}),
+        ],
+        [ConnectRecord("a", {"n": 4}), ConnectRecord("b.c", {"n": 5})],
+        [ConnectRecord("a", {"n": 6}), ConnectRecord("b.c", {"n": 7})],
     ]
     assert check_sink(made, batches, read) == {
         "a-00000.jsonl": '{"n":1}\n{"n":3}\n',
@@ -252,7 +256,7 @@ def test_csv_goes_on_with_the_columns_of_the_file(tmp_path: Path) -> None:
     given = {"file": str(file), "format": "csv", "csv.null": "-"}
     kit = SinkKit("FileSink", given, tolerates=True)
     schema = struct_schema(("b", data.OPTIONAL_STRING), ("a", data.BOOLEAN))
-    kit.put(Record("t", {"b": None, "a": True}, schema))
+    kit.put(ConnectRecord("t", {"b": None, "a": True}, schema))
     kit.restart()
     kit.put({"a": False}, {"a": 1, "z": 2}, "text", {"b": "x", "a": 1})
     assert file.read_text() == "b,a\n-,true\n-,false\nx,1\n"
@@ -279,6 +283,6 @@ def test_json_lines_keep_what_json_has_no_type_for(tmp_path: Path) -> None:
     kit = SinkKit("FileSink", {"file": str(file), "format": "json"})
     schema = struct_schema(("price", data.decimal_schema(2)), ("day", data.DATE_SCHEMA))
     day = datetime.date(1970, 1, 2)
-    kit.put(Record("t", {"price": decimal.Decimal("1.50"), "day": day}, schema), None)
+    kit.put(ConnectRecord("t", {"price": decimal.Decimal("1.50"), "day": day}, schema), None)
     assert file.read_text() == '{"price":1.50,"day":1}\nnull\n'
     assert json.loads(file.read_text().splitlines()[0])["day"] == 1

@@ -11,7 +11,7 @@ import pytest
 from ottla.base.errors import UserError
 from ottla.connect.api import Offsets
 from ottla.connect.connectors.file_stream import FileStreamSinkTask, FileStreamSourceTask
-from ottla.connect.data import STRING, Record
+from ottla.connect.data import STRING, ConnectRecord
 
 
 class Reading:
@@ -154,7 +154,7 @@ class Writing:
 
     def batch(self, number: int, *values: object, ends: bool = True) -> None:
         self.task.begin(number)
-        self.task.put([Record("t", value, STRING) for value in values])
+        self.task.put([ConnectRecord("t", value, STRING) for value in values])
         if ends:
             self.task.end()
 

@@ -9,7 +9,7 @@ import pytest
 from ottla.base.errors import UserError
 from ottla.connect.connectors.file_sink import FileSink, FileSinkTask
 from ottla.connect.connectors.file_stream import FileStreamSinkTask
-from ottla.connect.data import STRING, Record
+from ottla.connect.data import STRING, ConnectRecord
 
 
 def started(
@@ -21,8 +21,8 @@ def started(
     return task
 
 
-def lines(*values: str) -> list[Record]:
-    return [Record("t", value, STRING) for value in values]
+def lines(*values: str) -> list[ConnectRecord]:
+    return [ConnectRecord("t", value, STRING) for value in values]
 
 
 def write(task: FileStreamSinkTask, batch: int, *values: str) -> None:

@@ -13,7 +13,7 @@ from tests.unit.connect.lying_registry import LyingRegistry
 
 from ottla.base.errors import UserError
 from ottla.connect.api import RetriableError
-from ottla.connect.data import DataError, Record
+from ottla.connect.data import ConnectRecord, DataError
 from ottla.testing.connectors import SinkKit
 
 
@@ -88,7 +88,7 @@ def test_many_records_are_one_request(server: Server) -> None:
 
 def test_topics_can_have_addresses_of_their_own(server: Server) -> None:
     kit = sink(server, batching_enabled="true", http_url=f"{server.url}/${{topic}}?q=1")
-    kit.put(Record("a b", 1), Record("a b", 2), Record("c", 3))
+    kit.put(ConnectRecord("a b", 1), ConnectRecord("a b", 2), ConnectRecord("c", 3))
     assert [(path, json.loads(body)) for path, _, body in server.requests] == [
         ("/a%20b?q=1", [1, 2]),
         ("/c?q=1", [3]),

@@ -20,9 +20,9 @@ from ottla.connect.connectors.jdbc.values import bound, column_type
 from ottla.connect.data import (
     INT32,
     STRING,
+    ConnectRecord,
     DataError,
     Header,
-    Record,
     Schema,
     Type,
     decimal_schema,
@@ -34,9 +34,11 @@ KEY = struct_schema(("id", INT32))
 VALUE = struct_schema(("id", INT32), ("name", STRING.as_optional()), ("big", STRING.as_optional()))
 
 
-def record(key: int, name: str | None = None, *, is_delete: bool = False, **more: Any) -> Record:
+def record(
+    key: int, name: str | None = None, *, is_delete: bool = False, **more: Any
+) -> ConnectRecord:
     value = None if is_delete else {"id": key, "name": name, "big": "b"}
-    return Record("people", value, None if is_delete else VALUE, {"id": key}, KEY, **more)
+    return ConnectRecord("people", value, None if is_delete else VALUE, {"id": key}, KEY, **more)
 
 
 def rules(**options: Any) -> RowRules:
@@ -164,9 +166,9 @@ def test_tables_are_named_after_topics() -> None:
 
 
 def test_envelopes_say_what_is_done() -> None:
-    def envelope(op: str, before: Any, after: Any) -> Record:
+    def envelope(op: str, before: Any, after: Any) -> ConnectRecord:
         value = {"before": before, "after": after, "op": op, "source": {}}
-        return Record("people", value, None, {"id": 1}, KEY)
+        return ConnectRecord("people", value, None, {"id": 1}, KEY)
 
     written = rules().action(envelope("u", None, {"id": 1, "name": "a"}))
     assert written is not None

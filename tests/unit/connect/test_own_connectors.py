@@ -15,7 +15,7 @@ import ottla.connect
 from ottla.base.errors import UserError
 from ottla.connect import plugins
 from ottla.connect.api import Polled, SinkConnector, SinkTask, SourceConnector, SourceTask
-from ottla.connect.data import Record
+from ottla.connect.data import ConnectRecord
 from ottla.testing.connectors import SinkKit, SourceKit, check_sink, check_source
 
 PAGE = Path(__file__).parents[3] / "docs" / "connectors-own.md"
@@ -102,7 +102,7 @@ class ForgetfulTask(SourceTask):
 
     def poll(self, wait_s: float) -> Polled:
         Forgetful.count += 1
-        return Polled([Record("t", Forgetful.count)], [({}, {"n": Forgetful.count})])
+        return Polled([ConnectRecord("t", Forgetful.count)], [({}, {"n": Forgetful.count})])
 
 
 class Doubling(SinkConnector):
@@ -144,3 +144,9 @@ def test_every_connector_states_its_guarantee() -> None:
         assert guarantees[name] == "exactly-once"
     page = (PAGE.parent / "connectors.md").read_text() + (PAGE.parent / "connect.md").read_text()
     assert [name for name in plugins.CONNECTORS if f"`{name}`" not in page] == []
+
+
+def test_the_former_name_of_records_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="Use ConnectRecord"):
+        former = ottla.connect.Record
+    assert former is ottla.connect.ConnectRecord

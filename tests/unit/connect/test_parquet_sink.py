@@ -22,7 +22,7 @@ from ottla.connect import data
 from ottla.connect.connectors.lake_layout import Layout
 from ottla.connect.connectors.lake_state import Limits, OpenFile, which_to_roll
 from ottla.connect.connectors.parquet_sink import ParquetSink
-from ottla.connect.data import DataError, Record, Schema, Type, struct_schema
+from ottla.connect.data import ConnectRecord, DataError, Schema, Type, struct_schema
 from ottla.testing.connectors import SinkKit, check_sink
 
 NOON_MS = 1_706_961_600_005
@@ -50,9 +50,9 @@ def sink(lake: Path, folder: Path | None = None, *, tolerates: bool = False, **g
     return SinkKit("ParquetSink", properties, directory=folder, tolerates=tolerates)
 
 
-def order(number: int, country: str | None = "CZ", offset: int = 0) -> Record:
+def order(number: int, country: str | None = "CZ", offset: int = 0) -> ConnectRecord:
     value = {"id": number, "country": country}
-    return Record("orders", value, ORDER, partition=0, offset=offset, timestamp_ms=NOON_MS)
+    return ConnectRecord("orders", value, ORDER, partition=0, offset=offset, timestamp_ms=NOON_MS)
 
 
 def test_files_are_the_same_wherever_a_batch_was_interrupted(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_types_are_kept(tmp_path: Path) -> None:
         "filled": None,
     }
     kit = sink(tmp_path)
-    kit.put(Record("t", value, schema))
+    kit.put(ConnectRecord("t", value, schema))
     kit.stop()
     (row,) = rows(tmp_path)
     assert row == {**value, "tags": [("a", 1)], "filled": 5}
@@ -157,7 +157,7 @@ def test_schemas_that_change_are_different_files(tmp_path: Path) -> None:
     kit = sink(tmp_path)
     newer = struct_schema(("id", data.INT64))
     for number in (1, 3):
-        kit.put(order(number), Record("orders", {"id": number + 1}, newer))
+        kit.put(order(number), ConnectRecord("orders", {"id": number + 1}, newer))
     kit.stop()
     sizes = sorted(pq.read_metadata(each).num_rows for each in tmp_path.rglob("part-*.parquet"))
     assert sizes == [2, 2]
@@ -184,7 +184,7 @@ def test_no_record_vanishes_for_want_of_columns(tmp_path: Path) -> None:
                partition_field_name="country")  # fmt: skip
     kit.put({"country": "a", "n": None}, {"country": "b"}, {"country": "a", "n": None})
     only = struct_schema(("country", data.STRING))
-    kit.put(Record("t", {"country": "c"}, only))
+    kit.put(ConnectRecord("t", {"country": "c"}, only))
     kit.stop()
     assert rows(tmp_path) == [{"n": None, "country": "a"}] * 2
     assert [record.value["country"] for record, _ in kit.reported] == ["b", "c"]
@@ -194,7 +194,7 @@ def test_no_record_vanishes_for_want_of_columns(tmp_path: Path) -> None:
 def test_records_that_cannot_be_placed_are_reported(tmp_path: Path) -> None:
     kit = sink(tmp_path, tolerates=True, partitioner_class="FieldPartitioner",
                partition_field_name="country")  # fmt: skip
-    bad = Record("orders", {"id": "x", "country": "CZ"}, ORDER)
+    bad = ConnectRecord("orders", {"id": "x", "country": "CZ"}, ORDER)
     kit.put(order(1), bad, {"id": 1}, None)
     kit.stop()
     assert [str(error)[:40] for _, error in kit.reported] == [
@@ -279,7 +279,7 @@ def test_offsets_that_were_reset_number_batches_anew(tmp_path: Path) -> None:
 def test_folders(given: dict[str, str], wanted: str) -> None:
     settings = ParquetSink.definition.settings({"path": "p", **given})
     value = {"odd": "a/b =%", "none": None, "day": "2023-01-31T23:59:59Z"}
-    record = Record("orders", value, timestamp_ms=NOON_MS)
+    record = ConnectRecord("orders", value, timestamp_ms=NOON_MS)
     assert Layout(settings, lambda: 0).folder(record, value) == wanted
 
 
@@ -293,7 +293,7 @@ def test_a_record_without_its_time_has_no_folder() -> None:
     )
     for value in ({}, {"timestamp": "soon"}, {"timestamp": True}):
         with pytest.raises(DataError, match=r"field timestamp.* is not a time"):
-            Layout(settings, lambda: 0).folder(Record("t", value), value)
+            Layout(settings, lambda: 0).folder(ConnectRecord("t", value), value)
 
 
 def test_which_files_are_given_out() -> None:

@@ -33,7 +33,7 @@ from ottla.connect.connectors.postgres.tables import (
     make_table_schema,
 )
 from ottla.connect.connectors.postgres.types import TypeModes
-from ottla.connect.data import Record
+from ottla.connect.data import ConnectRecord
 from ottla.connect.debezium import UNCHANGED_HEADER
 
 ORDERS = Relation(
@@ -118,14 +118,14 @@ def changes(start: Position = START, **options: Any) -> ChangeDecoder:
     return ChangeDecoder(Envelopes("shop", "db", **options), shape_of, start)
 
 
-def feed(stream: ChangeDecoder, *messages: bytes) -> list[Record]:
+def feed(stream: ChangeDecoder, *messages: bytes) -> list[ConnectRecord]:
     found = []
     for each in messages:
         found += stream.feed(decode(each), 1)
     return found
 
 
-def ops(records: list[Record]) -> list[Any]:
+def ops(records: list[ConnectRecord]) -> list[Any]:
     return [
         (each.value["op"], (each.value["after"] or each.value["before"] or {}).get("id"))
         if each.value is not None

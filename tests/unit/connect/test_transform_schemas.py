@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.connect import data
 from ottla.connect.connectors.spark_sink import BufferingTask
-from ottla.connect.data import Record, Schema, Type, struct_schema
+from ottla.connect.data import ConnectRecord, Schema, Type, struct_schema
 from ottla.connect.plugins import transform_class
 from ottla.connect.transforms.contract import MAX_SCHEMAS, Transform
 
@@ -73,14 +73,14 @@ def test_a_transform_that_has_seen_a_schema_does_what_a_new_one_does(
     for schema, value, is_null in records:
         if is_null and schema.fields[0].schema.optional:
             value = {**value, "n": None}
-        record = Record("t", value, schema, partition=1, timestamp_ms=5)
+        record = ConnectRecord("t", value, schema, partition=1, timestamp_ms=5)
         assert old.apply(record) == made(name, texts).apply(record)
 
 
 @pytest.mark.parametrize(("name", "texts"), TRANSFORMS, ids=lambda each: str(each)[:40])
 def test_records_of_one_schema_leave_with_one_schema(name: str, texts: dict[str, str]) -> None:
     transform, value = made(name, texts), {"n": 1, "a": {"b": 2, "s": "x"}, "c": "y", "t": NOON}
-    first, second = (transform.apply(Record("t", value, SCHEMAS[0])) for _ in range(2))
+    first, second = (transform.apply(ConnectRecord("t", value, SCHEMAS[0])) for _ in range(2))
     assert first is not None
     assert second is not None
     assert first.value_schema is second.value_schema
@@ -90,7 +90,7 @@ def test_records_of_one_schema_leave_with_one_schema(name: str, texts: dict[str,
 def test_no_more_schemas_are_remembered_than_that() -> None:
     hoist: Any = made("HoistField$Value", {"field": "f"})
     for _ in range(MAX_SCHEMAS + 50):
-        hoist.apply(Record("t", "x", Schema(Type.STRING)))
+        hoist.apply(ConnectRecord("t", "x", Schema(Type.STRING)))
     assert len(hoist.made_of) == MAX_SCHEMAS
 
 
@@ -102,6 +102,6 @@ def test_equal_schemas_that_are_not_one_are_in_one_table() -> None:
 
     task = Rows()
     task.begin(1)
-    task.put([Record("t", {"b": n}, struct_schema(("b", data.INT32))) for n in range(3)])
+    task.put([ConnectRecord("t", {"b": n}, struct_schema(("b", data.INT32))) for n in range(3)])
     (table,) = task.tables()
     assert table.to_pydict() == {"b": [0, 1, 2]}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.connect import data
-from ottla.connect.data import DataError, Header, Record, Schema, Type, struct_schema
+from ottla.connect.data import ConnectRecord, DataError, Header, Schema, Type, struct_schema
 from ottla.connect.java_dates import JavaDatePattern
 from ottla.connect.plugins import predicate_class, transform_class
 
@@ -27,7 +27,7 @@ def transform(name: str, **given: str) -> Any:
 
 
 def value_after(name: str, value: Any, **given: str) -> Any:
-    record = Record("t", value, partition=3, offset=9, timestamp_ms=NOON_MS)
+    record = ConnectRecord("t", value, partition=3, offset=9, timestamp_ms=NOON_MS)
     return transform(name, **given).apply(record).value
 
 
@@ -103,26 +103,28 @@ def names(schema: Schema | None) -> list[tuple[str, Type, bool]]:
     ],
 )  # fmt: skip
 def test_schemas_follow_their_values(name: str, given: Any, fields: Any) -> None:
-    after = transform(name, **given).apply(Record("t", {"a": {"b": 1}, "c": "5"}, OUTER))
+    after = transform(name, **given).apply(ConnectRecord("t", {"a": {"b": 1}, "c": "5"}, OUTER))
     assert names(after.value_schema) == fields
     data.check(after.value_schema, after.value)
 
 
 def test_value_to_key_takes_fields_with_their_schemas() -> None:
-    after = transform("ValueToKey", fields="c").apply(Record("t", {"a": None, "c": "x"}, OUTER))
+    after = transform("ValueToKey", fields="c").apply(
+        ConnectRecord("t", {"a": None, "c": "x"}, OUTER)
+    )
     assert after.key == {"c": "x"}
     assert names(after.key_schema) == [("c", Type.STRING, False)]
 
 
 def test_key_transforms_leave_the_value_alone() -> None:
     name = "org.apache.kafka.connect.transforms.ExtractField$Key"
-    after = transform(name, field="id").apply(Record("t", "v", key={"id": 5}))
+    after = transform(name, field="id").apply(ConnectRecord("t", "v", key={"id": 5}))
     assert (after.key, after.value) == (5, "v")
 
 
 def test_set_schema_metadata_renames_the_schema() -> None:
     made = transform("SetSchemaMetadata$Value", schema_name="n", schema_version="2")
-    after = made.apply(Record("t", {"a": None, "c": ""}, OUTER))
+    after = made.apply(ConnectRecord("t", {"a": None, "c": ""}, OUTER))
     assert (after.value_schema.name, after.value_schema.version) == ("n", 2)
 
 
@@ -141,12 +143,12 @@ def test_set_schema_metadata_renames_the_schema() -> None:
     ],
 )
 def test_routers_name_topics(name: str, given: Any, topic: str) -> None:
-    record = Record("orders-raw", timestamp_ms=NOON_MS)
+    record = ConnectRecord("orders-raw", timestamp_ms=NOON_MS)
     assert transform(name, **given).apply(record).topic == topic
 
 
 def test_headers_come_from_fields_and_go() -> None:
-    record = Record("t", {"a": 1, "b": 2})
+    record = ConnectRecord("t", {"a": 1, "b": 2})
     moved = transform("HeaderFrom$Value", fields="a", headers="h", operation="move").apply(record)
     assert (moved.value, moved.headers) == ({"b": 2}, (Header("h", None, 1),))
     put = transform("InsertHeader", header="n", value_literal="7").apply(moved)
@@ -155,7 +157,7 @@ def test_headers_come_from_fields_and_go() -> None:
 
 
 def test_filter_drops() -> None:
-    assert transform("Filter").apply(Record("t")) is None
+    assert transform("Filter").apply(ConnectRecord("t")) is None
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_filter_drops() -> None:
 )
 def test_predicates(name: str, given: Any, holds: bool) -> None:
     found = predicate_class(name)
-    record = Record("orders", headers=(Header("h", None, 1),))
+    record = ConnectRecord("orders", headers=(Header("h", None, 1),))
     assert found(found.definition.settings(given)).test(record) is holds
 
 
@@ -257,7 +259,7 @@ def test_dots_are_part_of_a_name_in_the_old_syntax() -> None:
 
 
 def test_schemas_follow_what_is_done_to_fields_of_fields() -> None:
-    record = Record("t", {"a": {"b": 1}, "c": "x"}, OUTER)
+    record = ConnectRecord("t", {"a": {"b": 1}, "c": "x"}, OUTER)
     cast = transform("Cast$Value", spec="a.b:string", **V2).apply(record)
     assert cast.value_schema.field("a").schema.field("b").schema.type is Type.STRING
     data.check(cast.value_schema, cast.value)
@@ -304,14 +306,14 @@ NULLABLE = struct_schema(("n", Schema(Type.INT32, optional=True, default=5)))
 def test_a_default_stands_for_null_unless_it_must_not(
     name: str, given: dict[str, str], kept: Any, filled: Any
 ) -> None:
-    record = Record("t", {"n": None}, NULLABLE)
+    record = ConnectRecord("t", {"n": None}, NULLABLE)
     assert transform(name, **given).apply(record).value == filled
     strict = transform(name, **given, replace_null_with_default="false").apply(record)
     assert strict.value == kept
 
 
 def test_a_default_stands_for_null_in_keys_and_headers_too() -> None:
-    record = Record("t", {"n": None}, NULLABLE)
+    record = ConnectRecord("t", {"n": None}, NULLABLE)
     assert transform("ValueToKey", fields="n").apply(record).key == {"n": 5}
     given = {"fields": "n", "headers": "h", "operation": "copy"}
     assert transform("HeaderFrom$Value", **given).apply(record).headers[0].value == 5
@@ -323,21 +325,21 @@ def loud(value: str) -> str:
     return value.upper()
 
 
-def only_long(record: Record) -> Record | None:
+def only_long(record: ConnectRecord) -> ConnectRecord | None:
     return record if len(record.value) > 2 else None
 
 
-def wrong(record: Record) -> Any:
+def wrong(record: ConnectRecord) -> Any:
     return "text"
 
 
 def test_any_function_is_a_transform() -> None:
     here = __name__
-    record = Record("t", "abc", data.STRING)
+    record = ConnectRecord("t", "abc", data.STRING)
     assert transform(f"{here}:loud$Value").apply(record) == record.with_(value="ABC")
     assert transform(f"{here}:only_long").apply(record) == record
     assert transform(f"{here}:only_long").apply(record.with_(value="ab")) is None
     measured = transform("builtins:len$Value").apply(record)
     assert (measured.value, measured.value_schema) == (3, None)
-    with pytest.raises(DataError, match="wrong must return a Record or None, not str"):
+    with pytest.raises(DataError, match="wrong must return a ConnectRecord or None, not str"):
         transform(f"{here}:wrong").apply(record)

@@ -143,7 +143,7 @@ TRANSACTION_KEYS = [
         BOOLEAN,
         False,
         "Whether producers may take part in two-phase commits of an external transaction "
-        "coordinator.",
+        "coordinator. No effect: two-phase commits are not in this release.",
         None,
         LOW,
     ),

@@ -62,6 +62,7 @@ _GONE = "Kafka 4 removed it"
 _SHARE = "share groups are not in this release"
 _STREAMS = "Kafka Streams groups are not in this release"
 _QUOTAS = "quotas are not in this release"
+_TWO_PHASE = "two-phase commits are not in this release"
 _PREALLOCATE = "segment files grow as records are appended"
 
 NO_EFFECT = {
@@ -150,6 +151,7 @@ NOT_RELEASED = {
     "quota.window.": _QUOTAS,
     "controller.quota.window.": _QUOTAS,
     "log.local.retention.": _REMOTE,
+    "transaction.two.phase.commit.enable": _TWO_PHASE,
 }
 
 UNUSED_ITEMS = {

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from ottla.base.deprecation import warn_deprecated
 from ottla.base.types import TopicPartition
 from ottla.client.arguments import flatten
 from ottla.client.config import Bootstrap, Profile
@@ -21,7 +22,6 @@ from ottla.client.consumer.record import (
     Records,
 )
 from ottla.client.consumer.subscription import EARLIEST, LATEST, Topics
-from ottla.client.deprecation import warn_deprecated
 from ottla.client.properties import ConsumerProperties
 from ottla.client.serializers import Deserializer, deserializer
 

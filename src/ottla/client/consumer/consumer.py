@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from ottla.base.deprecation import warn_deprecated
 from ottla.base.types import TopicPartition
 from ottla.client.blocking import (
     BlockingClient,
@@ -30,7 +31,6 @@ from ottla.client.consumer.engine import DEFAULT_CLOSE_S
 from ottla.client.consumer.rebalance import Change, RebalanceListener
 from ottla.client.consumer.record import GroupMetadata, Record, Records
 from ottla.client.consumer.subscription import Topics
-from ottla.client.deprecation import warn_deprecated
 from ottla.client.properties import ConsumerProperties
 from ottla.client.serializers import Deserializer
 

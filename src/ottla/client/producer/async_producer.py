@@ -17,10 +17,10 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from ottla.base.deprecation import warn_deprecated
 from ottla.base.errors import UserError
 from ottla.client.cluster import Cluster
 from ottla.client.config import Bootstrap, Profile
-from ottla.client.deprecation import warn_deprecated
 from ottla.client.errors import (
     TransactionAborted,
 )

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, Unpack
 
+from ottla.base.deprecation import warn_deprecated
 from ottla.client.blocking import BlockingClient, LoopThread, blocking, documented_by
 from ottla.client.config import Bootstrap, Profile
-from ottla.client.deprecation import warn_deprecated
 from ottla.client.errors import TransactionAborted
 from ottla.client.metadata import PartitionMetadata
 from ottla.client.producer.accumulator import PartitionQueue, Reservation

@@ -29,7 +29,7 @@ from ottla.base.config.definition import ConfigType, Importance
 from ottla.base.config.validator import AtLeast, OneOf
 from ottla.connect import data
 from ottla.connect.api import Offsets, Polled, SourceConnector, SourceTask
-from ottla.connect.data import Record, Schema, from_ms, struct_schema
+from ottla.connect.data import ConnectRecord, Schema, from_ms, struct_schema
 from ottla.connect.definition import Definition, Settings, key
 
 MAX_RECORDS = 5_000
@@ -151,14 +151,14 @@ class DatagenTask(SourceTask):
         self._due = now + pause * self._longest_s
         return min(left, 1)
 
-    def record(self, number: int) -> Record:
+    def record(self, number: int) -> ConnectRecord:
         chance = random.Random(f"{self._seed}-{self._task}-{number}")
         value = {each.name: each.make(chance, number) for each in self._columns}
         if not self._key:
-            return Record(self._topic, value, self._schema)
+            return ConnectRecord(self._topic, value, self._schema)
         field = self._schema.field(self._key)
         assert field is not None
-        return Record(self._topic, value, self._schema, value[self._key], field.schema)
+        return ConnectRecord(self._topic, value, self._schema, value[self._key], field.schema)
 
 
 def columns_of(settings: Settings) -> list[GeneratedColumn]:

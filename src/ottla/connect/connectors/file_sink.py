@@ -32,7 +32,7 @@ from ottla.connect.connectors.row_formats import (
     check_format,
     writer_of,
 )
-from ottla.connect.data import DataError, Record
+from ottla.connect.data import ConnectRecord, DataError
 from ottla.connect.definition import Definition, Settings, key
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class OpenRowFile:
             head = os.pread(self.file.fileno(), HEAD_BYTES, 0)
             writer.resume(head.partition(b"\n")[0])
 
-    def row(self, record: Record) -> bytes:
+    def row(self, record: ConnectRecord) -> bytes:
         """Return the encoded row; raise DataError without side effects if that fails."""
         if not self._is_empty:
             return self._writer.row(record)
@@ -137,7 +137,7 @@ class FileSinkTask(SinkTask):
             for path, before in self._before.items():
                 _truncate_to(path, before)
 
-    def put(self, records: Sequence[Record]) -> None:
+    def put(self, records: Sequence[ConnectRecord]) -> None:
         rows: dict[str, list[bytes]] = {}
         for record in records:
             name = record.topic if self._settings["directory"] else ""

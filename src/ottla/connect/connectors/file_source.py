@@ -28,7 +28,7 @@ from ottla.base.errors import UserError
 from ottla.connect.api import Offsets, Polled, SourceConnector, SourceTask
 from ottla.connect.connectors.row_formats import FORMAT_KEYS, RowReader, check_format, reader_of
 from ottla.connect.connectors.tailed_file import TailedFile
-from ottla.connect.data import DataError, FailedRecord, Record
+from ottla.connect.data import ConnectRecord, DataError, FailedRecord
 from ottla.connect.definition import Definition, Settings, key
 
 logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class FileRowReader:
         )
         self._file.start(offset)
 
-    def read(self) -> tuple[list[Record], dict[str, Any]] | None:
+    def read(self) -> tuple[list[ConnectRecord], dict[str, Any]] | None:
         """Return records and the source offset after them, or None if there are none."""
         lines = self._file.read_lines()
         if self._file.beginnings > self._beginnings:
@@ -120,7 +120,7 @@ class FileRowReader:
             self._reader = reader_of(self._settings)
         if not lines:
             return None
-        records: list[Record] = []
+        records: list[ConnectRecord] = []
         for line in lines:
             try:
                 read = self._reader.read(line)
@@ -130,7 +130,7 @@ class FileRowReader:
                 records.append(FailedRecord(self._topic, text, error=reason, source="FileSource"))
                 continue
             if read is not None:
-                records.append(Record(self._topic, read[1], read[0]))
+                records.append(ConnectRecord(self._topic, read[1], read[0]))
         return records, {**self._file.offset(), **self._reader.state()}
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ class FolderSourceTask(SourceTask):
                 return Polled(records, [({"directory": self._folder}, {"files": files})])
         return None
 
-    def _read_file(self, name: str) -> tuple[list[Record], dict[str, Any]] | None:
+    def _read_file(self, name: str) -> tuple[list[ConnectRecord], dict[str, Any]] | None:
         known = self._known[name]
         path = os.path.join(self._folder, name)
         before = _seen(path)

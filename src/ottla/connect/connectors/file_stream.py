@@ -43,7 +43,7 @@ from ottla.connect.columns import (
 from ottla.connect.connectors.fenced_files import FencedState, continue_in_copy
 from ottla.connect.connectors.tailed_file import TailedFile
 from ottla.connect.converters import as_text
-from ottla.connect.data import STRING, Record
+from ottla.connect.data import STRING, ConnectRecord
 from ottla.connect.definition import Definition, Settings, key
 
 logger = logging.getLogger(__name__)
@@ -112,8 +112,8 @@ class FileStreamSourceTask(SourceTask):
                 return Polled()
             time.sleep(LOOK_EVERY_S)
 
-    def _records(self, lines: Sequence[bytes]) -> list[Record]:
-        return [Record(self._topic, self._text(line), STRING) for line in lines]
+    def _records(self, lines: Sequence[bytes]) -> list[ConnectRecord]:
+        return [ConnectRecord(self._topic, self._text(line), STRING) for line in lines]
 
     def _columns(self, lines: Sequence[bytes]) -> Columns | None:
         """Return the lines as columns, or None if some are not valid UTF-8."""
@@ -125,7 +125,7 @@ class FileStreamSourceTask(SourceTask):
         except pa.ArrowInvalid:
             return None
         texts = pc.replace_substring_regex(texts, r"\r$", "") if _has_returns(texts) else texts
-        return Columns(Record(self._topic, Column(texts, STRING), STRING), len(lines))
+        return Columns(ConnectRecord(self._topic, Column(texts, STRING), STRING), len(lines))
 
     def _text(self, line: bytes) -> str:
         try:
@@ -204,7 +204,7 @@ class FileStreamSinkTask(SinkTask):
         self._before = {"batch": batch, "inodes": [status.st_ino], "length": status.st_size}
         self._state.save(self._before)
 
-    def put(self, records: Sequence[Record]) -> None:
+    def put(self, records: Sequence[ConnectRecord]) -> None:
         assert self._file is not None
         lines = (
             "null" if each.value is None else as_text(each.value_schema, each.value)

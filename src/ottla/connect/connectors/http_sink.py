@@ -33,7 +33,7 @@ from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
 from ottla.base.errors import UserError
 from ottla.connect.api import RetriableError, SinkConnector, SinkTask
 from ottla.connect.converters import as_text
-from ottla.connect.data import DataError, Record
+from ottla.connect.data import ConnectRecord, DataError
 from ottla.connect.definition import Definition, Settings, key
 from ottla.connect.http_deadline import Deadline, timeout_message
 from ottla.connect.json_converter import JsonConverter
@@ -125,18 +125,18 @@ class HttpSinkTask(SinkTask):
     def begin(self, batch: int) -> None:
         return
 
-    def put(self, records: Sequence[Record]) -> None:
+    def put(self, records: Sequence[ConnectRecord]) -> None:
         for group in self._groups(records):
             self._deliver(group)
 
     def end(self) -> None:
         return
 
-    def _groups(self, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    def _groups(self, records: Sequence[ConnectRecord]) -> Iterator[Sequence[ConnectRecord]]:
         """Yield the records of each request, all of one topic if the URL contains the topic."""
         limit = self._settings["batch.max.size"] if self._settings["batching.enabled"] else 1
         by_topic = "${topic}" in self._settings["http.url"]
-        group: list[Record] = []
+        group: list[ConnectRecord] = []
         for record in records:
             if len(group) >= limit or (by_topic and group and group[0].topic != record.topic):
                 yield group
@@ -145,7 +145,7 @@ class HttpSinkTask(SinkTask):
         if group:
             yield group
 
-    def _deliver(self, records: Sequence[Record]) -> None:
+    def _deliver(self, records: Sequence[ConnectRecord]) -> None:
         bodies, kept = [], []
         for record in records:
             try:
@@ -173,7 +173,7 @@ class HttpSinkTask(SinkTask):
         self._deliver(kept[:half])
         self._deliver(kept[half:])
 
-    def _body(self, record: Record) -> bytes:
+    def _body(self, record: ConnectRecord) -> bytes:
         value = record.value
         if isinstance(value, str | bytes | bytearray | memoryview):
             return as_text(record.value_schema, value).encode()
@@ -182,7 +182,7 @@ class HttpSinkTask(SinkTask):
 
     # ----------------------------------------------------------------------------------- HTTP
 
-    def _send(self, records: Sequence[Record], body: bytes) -> str | None:
+    def _send(self, records: Sequence[ConnectRecord], body: bytes) -> str | None:
         """Send a request; return None, or the reason if the server rejects the records.
 
         Raises:
@@ -275,7 +275,7 @@ def _headers(settings: Settings) -> dict[str, str]:
     return found
 
 
-def _identity(records: Sequence[Record]) -> str:
+def _identity(records: Sequence[ConnectRecord]) -> str:
     data = "".join(f"{each.topic}-{each.partition}@{each.offset}\n" for each in records)
     return hashlib.sha256(data.encode()).hexdigest()[:32]
 

@@ -22,7 +22,7 @@ from ottla.base.config.definition import ConfigType
 from ottla.base.config.validator import AtLeast, OneOf
 from ottla.connect.columns import Column, Columns, NotInColumns
 from ottla.connect.converters import as_text
-from ottla.connect.data import DataError, Record, from_ms
+from ottla.connect.data import ConnectRecord, DataError, from_ms
 from ottla.connect.definition import Settings, key
 from ottla.connect.java_dates import JavaDatePattern
 
@@ -104,7 +104,9 @@ class Layout:
         found: dict[tuple[Any, ...], str] = {}
         for row in dict.fromkeys(rows):
             value = dict(zip(needed, row, strict=True))
-            record = Record(whole.topic, value, whole.value_schema, timestamp_ms=value.get(""))
+            record = ConnectRecord(
+                whole.topic, value, whole.value_schema, timestamp_ms=value.get("")
+            )
             found[row] = self.folder(record, value)
         return [found[row] for row in rows]
 
@@ -114,13 +116,13 @@ class Layout:
             return [self._settings["timestamp.field"]]
         return list(self.fields)
 
-    def _column(self, whole: Record, name: str) -> list[Any]:
+    def _column(self, whole: ConnectRecord, name: str) -> list[Any]:
         found = whole.value.get(name) if isinstance(whole.value, Mapping) else None
         if not isinstance(found, Column) or (whole.value_schema is None and found.has_nulls()):
             raise NotInColumns(f"a value may have no field {name}")
         return found.values()
 
-    def folder(self, record: Record, value: Mapping[str, Any]) -> str:
+    def folder(self, record: ConnectRecord, value: Mapping[str, Any]) -> str:
         """Return the directory of a record, relative to the lake's path.
 
         Raises:
@@ -145,14 +147,14 @@ class Layout:
             parts.append(self._pattern.format(self._time(record, value)))
         return "/".join(parts)
 
-    def _time(self, record: Record, value: Mapping[str, Any]) -> datetime.datetime:
+    def _time(self, record: ConnectRecord, value: Mapping[str, Any]) -> datetime.datetime:
         duration_ms = self._settings["partition.duration.ms"]
         ms = self._ms(record, value)
         if duration_ms > 0:
             ms -= ms % duration_ms
         return from_ms(ms).astimezone(self._zone)
 
-    def _ms(self, record: Record, value: Mapping[str, Any]) -> int:
+    def _ms(self, record: ConnectRecord, value: Mapping[str, Any]) -> int:
         extractor = self._settings["timestamp.extractor"]
         if extractor == "Wallclock":
             return self._now_ms()

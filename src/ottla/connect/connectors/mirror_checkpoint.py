@@ -33,7 +33,7 @@ from ottla.connect.connectors.mirror_policy import (
 )
 from ottla.connect.connectors.mirror_records import Checkpoint, Heartbeat, OffsetSync, Syncs
 from ottla.connect.connectors.mirror_source import RAW, make_compacted
-from ottla.connect.data import BYTES, Record
+from ottla.connect.data import BYTES, ConnectRecord
 from ottla.connect.definition import Definition, Settings, key
 
 logger = logging.getLogger(__name__)
@@ -198,8 +198,8 @@ def _place(checkpoint: Checkpoint) -> tuple[str, str, int]:
     return checkpoint.group, checkpoint.topic, checkpoint.partition
 
 
-def _record(topic: str, key_: bytes, value: bytes) -> Record:
-    return Record(topic, value, BYTES, key_, BYTES, partition=0)
+def _record(topic: str, key_: bytes, value: bytes) -> ConnectRecord:
+    return ConnectRecord(topic, value, BYTES, key_, BYTES, partition=0)
 
 
 class MirrorHeartbeat(SourceConnector):

@@ -32,7 +32,7 @@ from ottla.connect.connectors.mirror_policy import (
     client_of,
 )
 from ottla.connect.connectors.mirror_records import OffsetSync
-from ottla.connect.data import BYTES, OPTIONAL_BYTES, Header, Record
+from ottla.connect.data import BYTES, OPTIONAL_BYTES, ConnectRecord, Header
 from ottla.connect.definition import Definition, Settings, key
 
 logger = logging.getLogger(__name__)
@@ -165,8 +165,8 @@ class MirrorTask(SourceTask):
             "cluster": self._naming.source, "topic": tp.topic, "partition": tp.partition,
         }  # fmt: skip
 
-    def _copy(self, record: Any) -> Record:
-        return Record(
+    def _copy(self, record: Any) -> ConnectRecord:
+        return ConnectRecord(
             self._naming.remote(record.topic),
             record.value,
             OPTIONAL_BYTES,

@@ -39,7 +39,7 @@ from ottla.connect.connectors.lake_state import (
     StateFolder,
     which_to_roll,
 )
-from ottla.connect.data import DataError, Field, Record, Schema, Type
+from ottla.connect.data import ConnectRecord, DataError, Field, Schema, Type
 from ottla.connect.definition import Definition, Settings, key
 from ottla.connect.schema_cache import SchemaCache
 from ottla.connect.tables import arrow_schema, check_row, inferred, table_of
@@ -156,10 +156,12 @@ class ParquetSinkTask(SinkTask):
                 self._close_writers(list(self._writers))
                 self._folder.reload()
 
-    def put(self, records: Sequence[Record]) -> None:
+    def put(self, records: Sequence[ConnectRecord]) -> None:
         if self._is_done:
             return
-        groups: dict[tuple[str, str], list[tuple[Record, Mapping[str, Any], Schema | None]]] = {}
+        groups: dict[
+            tuple[str, str], list[tuple[ConnectRecord, Mapping[str, Any], Schema | None]]
+        ] = {}
         for record in records:
             try:
                 placed = self._place(record)
@@ -198,7 +200,7 @@ class ParquetSinkTask(SinkTask):
     # ------------------------------------------------------------------------ records as rows
 
     def _place(
-        self, record: Record
+        self, record: ConnectRecord
     ) -> tuple[tuple[str, str], Mapping[str, Any], Schema | None] | None:
         """Return directory and kind, fields and schema of a record, or None to skip it."""
         value, schema = record.value, record.value_schema
@@ -219,7 +221,7 @@ class ParquetSinkTask(SinkTask):
         return (folder, kind), value, kept
 
     def _made(
-        self, rows: Sequence[tuple[Record, Mapping[str, Any], Schema | None]]
+        self, rows: Sequence[tuple[ConnectRecord, Mapping[str, Any], Schema | None]]
     ) -> Iterable[Any]:
         """Return the rows as one table, or as several if values do not fit together."""
         schema = rows[0][2]

@@ -23,7 +23,14 @@ from ottla.base.config.definition import ConfigType
 from ottla.base.config.validator import OneOf
 from ottla.connect.connectors.tailed_file import Split, split_lines
 from ottla.connect.converters import as_text
-from ottla.connect.data import OPTIONAL_STRING, STRING, DataError, Record, Schema, struct_schema
+from ottla.connect.data import (
+    OPTIONAL_STRING,
+    STRING,
+    ConnectRecord,
+    DataError,
+    Schema,
+    struct_schema,
+)
 from ottla.connect.definition import Settings, key
 from ottla.connect.json_converter import JsonConverter
 
@@ -190,10 +197,10 @@ class RowWriter(ABC):
     """Writer of the rows of one file."""
 
     @abstractmethod
-    def row(self, record: Record) -> bytes:
+    def row(self, record: ConnectRecord) -> bytes:
         """Return the encoded row with its newline; raise DataError if it cannot be written."""
 
-    def header(self, record: Record) -> bytes:
+    def header(self, record: ConnectRecord) -> bytes:
         """Return the header of an empty file, given its first record."""
         return b""
 
@@ -209,7 +216,7 @@ def writer_of(settings: Settings) -> RowWriter:
 
 
 class LineWriter(RowWriter):
-    def row(self, record: Record) -> bytes:
+    def row(self, record: ConnectRecord) -> bytes:
         value = record.value
         text = "null" if value is None else as_text(record.value_schema, value)
         return f"{text}\n".encode("utf-8", "surrogateescape")
@@ -219,7 +226,7 @@ class JsonWriter(RowWriter):
     def __init__(self) -> None:
         self._json = JsonConverter({"schemas.enable": False, "decimal.format": "NUMERIC"})
 
-    def row(self, record: Record) -> bytes:
+    def row(self, record: ConnectRecord) -> bytes:
         written = self._json.from_connect(record.topic, record.value_schema, record.value)
         return (b"null" if written is None else written) + b"\n"
 
@@ -233,7 +240,7 @@ class CsvWriter(RowWriter):
         self._names = list(settings["csv.fields"])
         self._has_header = bool(settings["csv.header"])
 
-    def header(self, record: Record) -> bytes:
+    def header(self, record: ConnectRecord) -> bytes:
         if not self._names:
             self._names = [str(name) for name in self._fields(record)]
         return self._line(self._names) if self._has_header else b""
@@ -242,7 +249,7 @@ class CsvWriter(RowWriter):
         if self._has_header and head.strip():
             (self._names,) = csv.reader([head.decode("utf-8", "replace")], **self._dialect)
 
-    def row(self, record: Record) -> bytes:
+    def row(self, record: ConnectRecord) -> bytes:
         value = self._fields(record)
         unknown = [name for name in value if name not in self._names]
         if unknown:
@@ -258,7 +265,7 @@ class CsvWriter(RowWriter):
                 cells.append(as_text(known.schema if known is not None else None, cell))
         return self._line(cells)
 
-    def _fields(self, record: Record) -> Mapping[str, Any]:
+    def _fields(self, record: ConnectRecord) -> Mapping[str, Any]:
         if not isinstance(record.value, Mapping):
             raise DataError(
                 f"a value must be a struct to be written as CSV, not {type(record.value).__name__}"

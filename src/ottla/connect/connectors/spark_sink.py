@@ -39,9 +39,9 @@ from ottla.connect.data import (
     INT64,
     STRING,
     TIMESTAMP_SCHEMA,
+    ConnectRecord,
     DataError,
     Field,
-    Record,
     Schema,
     Type,
     from_ms,
@@ -95,7 +95,7 @@ class BufferingTask(SinkTask):
     """Base task that collects a batch and groups its records into tables with common columns."""
 
     def __init__(self) -> None:
-        self._records: list[Record] = []
+        self._records: list[ConnectRecord] = []
         self._tables: list[Any] = []
         """Tables of records that arrived as columns."""
         self._kinds: SchemaCache[Schema, str] = SchemaCache(MAX_KINDS, repr)
@@ -105,7 +105,7 @@ class BufferingTask(SinkTask):
         self._records = []
         self._tables = []
 
-    def put(self, records: Sequence[Record]) -> None:
+    def put(self, records: Sequence[ConnectRecord]) -> None:
         self._records += records
 
     def put_columns(self, columns: Columns) -> None:
@@ -122,7 +122,7 @@ class BufferingTask(SinkTask):
         return [*merged(self._tables), *self._row_tables()]
 
     def _row_tables(self) -> list[Any]:
-        groups: dict[str, tuple[Schema | None, list[tuple[Record, Mapping[str, Any]]]]] = {}
+        groups: dict[str, tuple[Schema | None, list[tuple[ConnectRecord, Mapping[str, Any]]]]] = {}
         for record in self._records:
             schema, value = self.row(record)
             kind = "" if schema is None else self._kinds.get(schema)
@@ -133,7 +133,7 @@ class BufferingTask(SinkTask):
             if (table := self._table(schema, rows)) is not None
         ]
 
-    def row(self, record: Record) -> tuple[Schema | None, Mapping[str, Any]]:
+    def row(self, record: ConnectRecord) -> tuple[Schema | None, Mapping[str, Any]]:
         """Return a record as a row: its schema and values."""
         schema, value = record.value_schema, record.value
         if schema is None:
@@ -143,7 +143,7 @@ class BufferingTask(SinkTask):
         return Schema(Type.STRUCT, fields=(Field("value", schema),)), {"value": value}
 
     def _table(
-        self, schema: Schema | None, rows: Sequence[tuple[Record, Mapping[str, Any]]]
+        self, schema: Schema | None, rows: Sequence[tuple[ConnectRecord, Mapping[str, Any]]]
     ) -> Any:
         try:
             values = [value for _, value in rows]
@@ -274,7 +274,7 @@ class FunctionTask(BufferingTask):
     def start(self, directory: Path) -> None:
         return
 
-    def row(self, record: Record) -> tuple[Schema | None, Mapping[str, Any]]:
+    def row(self, record: ConnectRecord) -> tuple[Schema | None, Mapping[str, Any]]:
         key_schema = record.key_schema or infer_whole(record.key)
         value_schema = record.value_schema or infer_whole(record.value)
         schema = Schema(

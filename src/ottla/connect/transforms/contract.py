@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from ottla.base.config.definition import ConfigType
-from ottla.connect.data import DataError, Record, Schema, Type
+from ottla.connect.data import ConnectRecord, DataError, Schema, Type
 from ottla.connect.definition import Definition, Settings, key
 from ottla.connect.schema_cache import SchemaCache
 
@@ -48,7 +48,7 @@ class Transform(ABC):
         self.part = part
 
     @abstractmethod
-    def apply(self, record: Record) -> Record | None:
+    def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         """Return the changed record, or None to drop it.
 
         Args:
@@ -74,12 +74,12 @@ class PartTransform(Transform):
         """Return the transformed schema. It may depend only on the schema and the settings."""
         return schema
 
-    def get(self, record: Record) -> tuple[Schema | None, Any]:
+    def get(self, record: ConnectRecord) -> tuple[Schema | None, Any]:
         if self.part == KEY:
             return record.key_schema, record.key
         return record.value_schema, record.value
 
-    def put(self, record: Record, schema: Schema | None, value: Any) -> Record:
+    def put(self, record: ConnectRecord, schema: Schema | None, value: Any) -> ConnectRecord:
         if self.part == KEY:
             return record.with_key(schema, value)
         return record.with_value(schema, value)
@@ -128,7 +128,7 @@ class Predicate(ABC):
         self.settings = settings
 
     @abstractmethod
-    def test(self, record: Record) -> bool:
+    def test(self, record: ConnectRecord) -> bool:
         """Return whether the transform applies to a record.
 
         Args:

@@ -20,10 +20,10 @@ from ottla.base.config.definition import ConfigType
 from ottla.base.config.validator import OneOf
 from ottla.connect.data import (
     OPTIONAL_STRING,
+    ConnectRecord,
     DataError,
     Field,
     Header,
-    Record,
     Schema,
     Type,
     infer_schema,
@@ -53,7 +53,7 @@ class ExtractNewRecordState(Transform):
         self._mode = settings["delete.tombstone.handling.mode"]
         self._schemas: dict[int, tuple[Schema, Schema]] = {}
 
-    def apply(self, record: Record) -> Record | None:
+    def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         if record.value is None:
             # With `tombstone`, the preceding delete has already become the tombstone.
             kept = ("delete-to-tombstone", "rewrite-with-tombstone")
@@ -71,11 +71,11 @@ class ExtractNewRecordState(Transform):
 
     def _deleted(
         self,
-        record: Record,
+        record: ConnectRecord,
         schema: Schema | None,
         row: dict[str, Any] | None,
         headers: tuple[Header, ...],
-    ) -> Record | None:
+    ) -> ConnectRecord | None:
         if self._mode in ("drop", "delete-to-tombstone"):
             return None
         if self._mode == "tombstone":
@@ -84,7 +84,7 @@ class ExtractNewRecordState(Transform):
         return record.with_(value=value, value_schema=made, headers=headers)
 
     def _row(
-        self, record: Record, schema: Schema | None, row: dict[str, Any], *, is_deleted: bool
+        self, record: ConnectRecord, schema: Schema | None, row: dict[str, Any], *, is_deleted: bool
     ) -> tuple[dict[str, Any], Schema | None]:
         more: list[tuple[str, Schema, Any]] = []
         for name, found, value in self._found(record, "add.fields"):
@@ -111,13 +111,13 @@ class ExtractNewRecordState(Transform):
         self._schemas[id(schema)] = (schema, made)
         return made
 
-    def _headers(self, record: Record) -> list[Header]:
+    def _headers(self, record: ConnectRecord) -> list[Header]:
         return [
             Header(name, schema, value)
             for name, schema, value in self._found(record, "add.headers")
         ]
 
-    def _found(self, record: Record, kind: str) -> list[tuple[str, Schema, Any]]:
+    def _found(self, record: ConnectRecord, kind: str) -> list[tuple[str, Schema, Any]]:
         prefix = self.settings[f"{kind}.prefix"]
         found = []
         for path in self.settings[kind]:

@@ -16,9 +16,9 @@ from ottla.connect.data import (
     INT64,
     STRING,
     TIMESTAMP_SCHEMA,
+    ConnectRecord,
     DataError,
     Field,
-    Record,
     Schema,
     Type,
     from_ms,
@@ -81,7 +81,7 @@ class InsertField(PartTransform):
         if "static" in self._paths and settings["static.value"] is None:
             raise ValueError("static.field requires static.value")
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = self.get(record)
         if value is None:
             return record
@@ -101,7 +101,7 @@ class InsertField(PartTransform):
             schema = insert_schema(schema, path, kind.as_optional() if optional else kind)
         return schema
 
-    def _found(self, record: Record, what: str, *, has_schema: bool) -> Any:
+    def _found(self, record: ConnectRecord, what: str, *, has_schema: bool) -> Any:
         if what == "topic":
             return record.topic
         if what == "partition":
@@ -142,7 +142,7 @@ class ReplaceField(PartTransform):
             self._renames[path_of(old.strip(), settings)] = new.strip()
         self._deepest = max(map(len, [*self._exclude, *self._include, *self._renames]), default=1)
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = self.get(record)
         if value is None:
             return record
@@ -214,7 +214,7 @@ class MaskField(PartTransform):
         super().__init__(settings, part)
         self._paths = [path_of(each, settings) for each in settings["fields"]]
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = self.get(record)
         if value is None:
             return record
@@ -270,7 +270,7 @@ class HoistField(PartTransform):
         self._path = path_of(hoisted, settings) if hoisted else ()
         self.on_columns = not self._path
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = self.get(record)
         name = self.settings["field"]
         if not self._path:
@@ -313,7 +313,7 @@ class ExtractField(PartTransform):
         super().__init__(settings, part)
         self._path = path_of(settings["field"], settings)
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = self.get(record)
         if value is None and schema is None:
             return record
@@ -358,7 +358,7 @@ class ValueToKey(PartTransform):
         if len(self._paths) < len(set(paths)):
             raise ValueError("two of the fields have the same name in the key")
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = record.value_schema, record.value
         struct = self.struct(schema, value)
         key_schema = self.made_of.get(schema) if schema is not None else None

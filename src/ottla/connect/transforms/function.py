@@ -1,8 +1,8 @@
 """Python functions as transforms: `transforms.NAME.type=package.module:function`.
 
-The function receives a Record and returns one, or None to drop it. With $Key or $Value it receives
-only the key or the value and returns a new one, which keeps the schema if it fits, and otherwise
-has none. The function runs in the worker's process and must be pure, like any transform.
+The function receives a ConnectRecord and returns one, or None to drop it. With $Key or $Value it
+receives only the key or the value and returns a new one, which keeps the schema if it fits, and
+otherwise has none. The function runs in the worker's process and must be pure, like any transform.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ottla.connect.data import DataError, Record, check
+from ottla.connect.data import ConnectRecord, DataError, check
 from ottla.connect.transforms.contract import PartTransform, Transform
 
 
 class RecordFunction(Transform):
     function: ClassVar[Callable[..., Any]]
 
-    def apply(self, record: Record) -> Record | None:
+    def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         done = type(self).function(record)
-        if done is not None and not isinstance(done, Record):
+        if done is not None and not isinstance(done, ConnectRecord):
             raise DataError(
-                f"{type(self).__name__} must return a Record or None, not {type(done).__name__}"
+                f"{type(self).__name__} must return a ConnectRecord or None, "
+                f"not {type(done).__name__}"
             )
         return done
 
@@ -29,7 +30,7 @@ class RecordFunction(Transform):
 class PartFunction(PartTransform):
     function: ClassVar[Callable[..., Any]]
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = self.get(record)
         done = type(self).function(value)
         if schema is not None:

@@ -7,7 +7,7 @@ from typing import Any
 from ottla.base.config.definition import ConfigType
 from ottla.base.config.validator import NonEmpty, OneOf
 from ottla.connect.converters import SimpleHeaderConverter
-from ottla.connect.data import DataError, Header, Record, Schema
+from ottla.connect.data import ConnectRecord, DataError, Header, Schema
 from ottla.connect.definition import Definition, Settings, key
 from ottla.connect.transforms.contract import NULL_DEFAULT, PartTransform, Transform
 from ottla.connect.transforms.paths import (
@@ -52,7 +52,7 @@ class HeaderFrom(PartTransform):
             raise ValueError("fields and headers must have the same length")
         self._paths = [path_of(each, settings) for each in settings["fields"]]
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = self.get(record)
         if value is None:
             return record
@@ -91,7 +91,7 @@ class InsertHeader(Transform):
         required=["header", "value.literal"],
     )
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         literal = str(self.settings["value.literal"]).encode()
         schema, value = SimpleHeaderConverter({}).to_connect(record.topic, literal)
         header = Header(self.settings["header"], schema, value)
@@ -105,6 +105,6 @@ class DropHeaders(Transform):
         required=["headers"],
     )
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         gone = self.settings["headers"]
         return record.with_(headers=tuple(each for each in record.headers if each.key not in gone))

@@ -6,7 +6,7 @@ import re
 
 from ottla.base.config.definition import ConfigType
 from ottla.base.config.validator import NonEmpty
-from ottla.connect.data import Record
+from ottla.connect.data import ConnectRecord
 from ottla.connect.definition import Definition, Settings, key
 from ottla.connect.transforms.contract import Predicate
 
@@ -32,7 +32,7 @@ class TopicNameMatches(Predicate):
         except re.error as error:
             raise ValueError(f"pattern is not a valid regular expression: {error}") from None
 
-    def test(self, record: Record) -> bool:
+    def test(self, record: ConnectRecord) -> bool:
         return self._pattern.fullmatch(record.topic) is not None
 
 
@@ -42,12 +42,12 @@ class HasHeaderKey(Predicate):
         [key("name", ConfigType.STRING, None, "Name of the header.", NonEmpty())], required=["name"]
     )
 
-    def test(self, record: Record) -> bool:
+    def test(self, record: ConnectRecord) -> bool:
         return any(each.key == self.settings["name"] for each in record.headers)
 
 
 class RecordIsTombstone(Predicate):
     on_columns = True
 
-    def test(self, record: Record) -> bool:
+    def test(self, record: ConnectRecord) -> bool:
         return record.value is None

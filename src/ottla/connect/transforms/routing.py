@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ottla.base.config.definition import ConfigType
-from ottla.connect.data import DataError, Record, from_ms
+from ottla.connect.data import ConnectRecord, DataError, from_ms
 from ottla.connect.definition import Definition, Settings, key
 from ottla.connect.java_dates import JavaDatePattern
 from ottla.connect.transforms.contract import Transform
@@ -50,7 +50,7 @@ class RegexRouter(Transform):
             if each.isdecimal() and int(each) > self._regex.groups:
                 raise ValueError(f"replacement refers to group {each}, which regex does not have")
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         match = self._regex.fullmatch(record.topic)
         return record if match is None else record.with_(topic=match.expand(self._replacement))
 
@@ -82,7 +82,7 @@ class TimestampRouter(Transform):
         super().__init__(settings, part)
         self._pattern = JavaDatePattern(settings["timestamp.format"])
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         if record.timestamp_ms is None:
             raise DataError(
                 f"TimestampRouter requires a timestamp, but a record of topic {record.topic} has "
@@ -100,5 +100,5 @@ class Filter(Transform):
 
     on_columns = True
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: ConnectRecord) -> None:
         return None

@@ -14,9 +14,9 @@ from ottla.base.config.validator import AtLeast, NonEmpty
 from ottla.connect.converters import as_text
 from ottla.connect.data import (
     INTEGER_BITS,
+    ConnectRecord,
     DataError,
     Field,
-    Record,
     Schema,
     Type,
     encode_logical,
@@ -42,7 +42,7 @@ class Flatten(PartTransform):
         key("delimiter", ConfigType.STRING, ".", "Separator between the names of a path."),
     ])  # fmt: skip
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = self.get(record)
         if value is None:
             return record
@@ -128,7 +128,7 @@ class Cast(PartTransform):
                 "spec must be either one type for the whole key or value, or field:type pairs"
             )
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = self.get(record)
         if value is None and schema is None:
             return record
@@ -207,7 +207,7 @@ class SetSchemaMetadata(PartTransform):
         if settings["schema.name"] is None and settings["schema.version"] is None:
             raise ValueError("SetSchemaMetadata requires schema.name or schema.version")
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = self.get(record)
         if schema is None:
             if value is None:

@@ -14,8 +14,8 @@ from ottla.connect.data import (
     STRING,
     TIME_SCHEMA,
     TIMESTAMP_SCHEMA,
+    ConnectRecord,
     DataError,
-    Record,
     Schema,
     from_ms,
     to_ms,
@@ -64,7 +64,7 @@ class TimestampConverter(PartTransform):
         self._per_second = _PER_SECOND[settings["unix.precision"]]
         self._path = path_of(settings["field"], settings) if settings["field"] else ()
 
-    def apply(self, record: Record) -> Record:
+    def apply(self, record: ConnectRecord) -> ConnectRecord:
         schema, value = self.get(record)
         if value is None:
             return record

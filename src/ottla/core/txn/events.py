@@ -59,8 +59,6 @@ class InitRequested(TransactionEvent):
     timeout_ms: int
     expected: ProducerIdAndEpoch | None = None
     """The producer's current id and epoch (KIP-360), or None if it has just started."""
-    two_phase_commit: bool = False
-    keep_prepared: bool = False
     new_producer_id: int = NO_PRODUCER_ID
 
 

@@ -57,7 +57,8 @@ from ottla.core.txn.records import (
 
 LAST_EPOCH = 2**15 - 1
 NO_TIMEOUT_MS = 2**31 - 1
-"""Timeout of transactions that an external coordinator decides (KIP-939)."""
+"""Timeout of transactions that an external coordinator decides (KIP-939). A log that was taken over
+from Apache Kafka may contain some."""
 EPOCH_BUMP_VERSION = 2
 
 _S = TransactionState
@@ -92,7 +93,7 @@ def begin_producer(known: Transaction | None, event: InitRequested, now_ms: int)
     It is Empty with a new epoch. If a transaction is ongoing, it is PrepareAbort instead, and the
     producer must retry.
     """
-    timeout_ms = NO_TIMEOUT_MS if event.two_phase_commit else event.timeout_ms
+    timeout_ms = event.timeout_ms
     if known is None:
         if event.new_producer_id == NO_PRODUCER_ID:
             raise _concurrent()

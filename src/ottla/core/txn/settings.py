@@ -15,12 +15,10 @@ class TransactionSettings:
 
     max_timeout_ms: int = 15 * MINUTE_MS
     id_expiration_ms: int = 7 * 24 * 60 * MINUTE_MS
-    two_phase_commit: bool = False
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TransactionSettings:
         return cls(
             max_timeout_ms=config.transaction_max_timeout_ms,
             id_expiration_ms=config.transactional_id_expiration_ms,
-            two_phase_commit=config.transaction_two_phase_commit_enable,
         )

@@ -169,13 +169,7 @@ class TransactionShard:
             decision.respond(event.token, identity)
 
     def _check_init(self, event: events.InitRequested) -> None:
-        if event.two_phase_commit and not self._settings.two_phase_commit:
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        if event.keep_prepared:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        if not event.two_phase_commit and not (
-            0 < event.timeout_ms <= self._settings.max_timeout_ms
-        ):
+        if not 0 < event.timeout_ms <= self._settings.max_timeout_ms:
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
     def _add_partitions(

@@ -14,7 +14,7 @@ from ottla.base.errors import UserError
 from ottla.connect.api import Json
 from ottla.connect.connectors.jdbc.spark_read import Load, Loading
 from ottla.connect.connectors.jdbc.spool import Spool
-from ottla.connect.data import Record
+from ottla.connect.data import ConnectRecord
 
 
 class PartReader:
@@ -24,9 +24,9 @@ class PartReader:
         self._count = count
         self._make_load = make_load
         self._loading: Loading | None = None
-        self._reading: Iterator[Record] | None = None
+        self._reading: Iterator[ConnectRecord] | None = None
 
-    def next(self, offset: Json, limit: int) -> tuple[list[Record], Json] | None:
+    def next(self, offset: Json, limit: int) -> tuple[list[ConnectRecord], Json] | None:
         """Return records and the source offset after them, or None while Spark is still reading.
 
         The offset has no `rows` at the end of the turn.

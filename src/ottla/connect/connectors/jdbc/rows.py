@@ -20,7 +20,16 @@ from enum import Enum
 from typing import Any
 
 from ottla.connect.connectors.jdbc.values import bound
-from ottla.connect.data import INT32, INT64, STRING, DataError, Record, Schema, Type, infer_schema
+from ottla.connect.data import (
+    INT32,
+    INT64,
+    STRING,
+    ConnectRecord,
+    DataError,
+    Schema,
+    Type,
+    infer_schema,
+)
 from ottla.connect.debezium import is_envelope, unchanged_columns, unwrap
 
 KAFKA_FIELDS = ("__connect_topic", "__connect_partition", "__connect_offset")
@@ -42,7 +51,7 @@ class Action:
     values: Mapping[str, Any]
     """Values by column, converted for the driver; for a delete, only those of the key."""
     schemas: Mapping[str, Schema]
-    record: Record
+    record: ConnectRecord
     kept: frozenset[str] = frozenset()
     """Columns that an existing row keeps."""
 
@@ -64,7 +73,7 @@ class RowRules:
     deletes: bool = False
     truncates: bool = False
 
-    def action(self, record: Record) -> Action | None:
+    def action(self, record: ConnectRecord) -> Action | None:
         """Return the action for a record, or None; raise DataError if the record is invalid."""
         table = self.table_of(record.topic)
         schema, value, op = record.value_schema, record.value, ""
@@ -108,7 +117,7 @@ class RowRules:
             return ("_".join(split),)
         return split
 
-    def _delete(self, record: Record, table: tuple[str, ...]) -> Action | None:
+    def _delete(self, record: ConnectRecord, table: tuple[str, ...]) -> Action | None:
         if not self.deletes:
             if record.value is None:
                 raise DataError("a tombstone requires delete.enabled=true")
@@ -132,7 +141,7 @@ class RowRules:
     # ----------------------------------------------------------------------------------- keys
 
     def _key(
-        self, record: Record, schemas: Mapping[str, Schema], value: dict[str, Any]
+        self, record: ConnectRecord, schemas: Mapping[str, Schema], value: dict[str, Any]
     ) -> dict[str, tuple[Schema, Any]]:
         if self.pk_mode == "none":
             return {}
@@ -151,7 +160,7 @@ class RowRules:
             for each in wanted
         }
 
-    def _record_key(self, record: Record) -> dict[str, tuple[Schema, Any]]:
+    def _record_key(self, record: ConnectRecord) -> dict[str, tuple[Schema, Any]]:
         schema, key = record.key_schema, record.key
         if key is None:
             raise DataError("the record has no key, but pk.mode=record_key requires one")

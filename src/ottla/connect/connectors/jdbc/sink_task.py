@@ -34,7 +34,7 @@ from ottla.connect.connectors.jdbc.statements import Language
 from ottla.connect.connectors.jdbc.target import Target, Wanted
 from ottla.connect.connectors.jdbc.url import parse_url
 from ottla.connect.connectors.jdbc.values import family
-from ottla.connect.data import DataError, Record, Schema
+from ottla.connect.data import ConnectRecord, DataError, Schema
 from ottla.connect.definition import Settings
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class JdbcSinkTask(SinkTask):
             creates=settings["auto.create"],
             evolves=settings["auto.evolve"],
         )
-        self._records: list[Record] = []
+        self._records: list[ConnectRecord] = []
         self._connection: Any = None
 
     # ----------------------------------------------------------------------------- lifecycle
@@ -89,7 +89,7 @@ class JdbcSinkTask(SinkTask):
     def begin(self, batch: int) -> None:
         self._records = []
 
-    def put(self, records: Sequence[Record]) -> None:
+    def put(self, records: Sequence[ConnectRecord]) -> None:
         self._records.extend(records)
 
     def end(self) -> None:
@@ -130,13 +130,13 @@ class JdbcSinkTask(SinkTask):
                 self._write(connection, group)
             self._note_offsets(connection)
 
-    def _is_new(self, record: Record, done: dict[tuple[str, int], int]) -> bool:
+    def _is_new(self, record: ConnectRecord, done: dict[tuple[str, int], int]) -> bool:
         if record.origin is None:
             return True
         topic, partition, offset = record.origin
         return offset >= done.get((topic, partition), 0)
 
-    def _action(self, record: Record) -> Action | None:
+    def _action(self, record: ConnectRecord) -> Action | None:
         try:
             return self._rules.action(record)
         except DataError as error:

@@ -40,7 +40,7 @@ from ottla.connect.connectors.jdbc.part_reader import PartReader
 from ottla.connect.connectors.jdbc.spark_read import Load
 from ottla.connect.connectors.jdbc.spool import Spool
 from ottla.connect.connectors.jdbc.url import parse_url
-from ottla.connect.data import DataError, FailedRecord, Field, Record, Schema, Type
+from ottla.connect.data import ConnectRecord, DataError, FailedRecord, Field, Schema, Type
 from ottla.connect.definition import Settings
 
 logger = logging.getLogger(__name__)
@@ -391,7 +391,7 @@ class JdbcSourceTask(SourceTask):
 
     # ------------------------------------------------------------------------------ records
 
-    def _records(self, reader: TableReader, rows: list[dict[str, Any]]) -> list[Record]:
+    def _records(self, reader: TableReader, rows: list[dict[str, Any]]) -> list[ConnectRecord]:
         if not reader.columns:
             self._infer(reader, rows)
         schema = self._schema(reader)
@@ -416,9 +416,9 @@ class JdbcSourceTask(SourceTask):
         }:
             reader.mapping, reader.schema = found, None
 
-    def _record(self, reader: TableReader, row: Mapping[str, Any], schema: Schema) -> Record:
+    def _record(self, reader: TableReader, row: Mapping[str, Any], schema: Schema) -> ConnectRecord:
         try:
-            return Record(reader.topic, encoded(reader.name, reader.mapping, row), schema)
+            return ConnectRecord(reader.topic, encoded(reader.name, reader.mapping, row), schema)
         except DataError as error:
             return FailedRecord(reader.topic, None, error=str(error), source="JdbcSource")
 

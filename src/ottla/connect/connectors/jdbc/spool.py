@@ -26,7 +26,7 @@ from typing import Any
 
 from ottla.base.errors import UserError
 from ottla.connect.atomic_file import replace_file
-from ottla.connect.data import FailedRecord, Record, Schema
+from ottla.connect.data import ConnectRecord, FailedRecord, Schema
 from ottla.connect.json_converter import schema_from_json, schema_to_json
 
 DONE = "_SUCCESS"
@@ -89,7 +89,7 @@ class Spool:
             # Another worker completed the load first.
             shutil.rmtree(folder, ignore_errors=True)
 
-    def records(self, load_id: int, skipped: int) -> Iterator[Record]:
+    def records(self, load_id: int, skipped: int) -> Iterator[ConnectRecord]:
         """Yield the records after the first `skipped`; raise UserError if a part is damaged."""
         folder = self.folder(load_id)
         data: dict[str, Any] = json.loads((folder / DONE).read_bytes())
@@ -101,7 +101,9 @@ class Spool:
             yield from self._part(folder / part_name(number), schema, rows, skipped)
             skipped = 0
 
-    def _part(self, path: Path, schema: Schema | None, rows: int, skipped: int) -> Iterator[Record]:
+    def _part(
+        self, path: Path, schema: Schema | None, rows: int, skipped: int
+    ) -> Iterator[ConnectRecord]:
         found = 0
         with open(path, "rb") as file:
             while found < rows:
@@ -116,12 +118,12 @@ class Spool:
                 new = chunk[max(skipped - found + len(chunk), 0) :]
                 yield from (self._record(row, schema) for row in new)
 
-    def _record(self, row: Any, schema: Schema | None) -> Record:
+    def _record(self, row: Any, schema: Schema | None) -> ConnectRecord:
         assert schema is not None
         if isinstance(row, str):
             return FailedRecord(self._topic, None, error=row, source="JdbcSource")
         names = (each.name for each in schema.fields)
-        return Record(self._topic, dict(zip(names, row, strict=True)), schema)
+        return ConnectRecord(self._topic, dict(zip(names, row, strict=True)), schema)
 
     def drop_before(self, load_id: int) -> None:
         if not self._folder.is_dir():

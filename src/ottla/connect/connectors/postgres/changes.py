@@ -31,7 +31,7 @@ from ottla.connect.connectors.postgres.pgoutput import (
     WalData,
 )
 from ottla.connect.connectors.postgres.tables import TableSchema
-from ottla.connect.data import DataError, Record
+from ottla.connect.data import ConnectRecord, DataError
 
 _CHANGES = (Insert, Update, Delete, Truncate)
 ShapeOf = Callable[[Relation], TableSchema | None]
@@ -79,7 +79,7 @@ class ChangeDecoder:
         """Whether the stream is between transactions."""
         return self._where is None
 
-    def feed(self, data: WalData | Keepalive, now_ms: int) -> Sequence[Record]:
+    def feed(self, data: WalData | Keepalive, now_ms: int) -> Sequence[ConnectRecord]:
         if isinstance(data, Keepalive):
             # The server has sent everything that was committed before the keepalive, except the
             # rest of a transaction that is being resumed.
@@ -97,7 +97,7 @@ class ChangeDecoder:
             self._shapes[message.oid] = self._shape_of(message)
         return ()
 
-    def _begin(self, message: Begin) -> Sequence[Record]:
+    def _begin(self, message: Begin) -> Sequence[ConnectRecord]:
         self._where = Where(
             message.commit_lsn, self.position.lsn, message.xid, message.commit_time_us // 1000
         )
@@ -108,7 +108,7 @@ class ChangeDecoder:
         self.position = replace(self.position, commit_lsn=message.commit_lsn, changes=0)
         return [self._envelopes.begun(self._where)] if self._envelopes.marks_transactions else ()
 
-    def _commit(self, message: Commit) -> Sequence[Record]:
+    def _commit(self, message: Commit) -> Sequence[ConnectRecord]:
         where = self._where
         self._where = None
         self.position = Position(message.end_lsn)
@@ -122,7 +122,7 @@ class ChangeDecoder:
         resumed = self._resumed
         return self._where.commit_lsn == resumed.commit_lsn and number <= resumed.changes
 
-    def _change(self, message: Change, lsn: int, now_ms: int) -> Sequence[Record]:
+    def _change(self, message: Change, lsn: int, now_ms: int) -> Sequence[ConnectRecord]:
         where = self._where
         if where is None:
             raise ProtocolError("PostgreSQL sent a change outside a transaction")
@@ -146,7 +146,7 @@ class ChangeDecoder:
         lsn: int,
         now_ms: int,
         is_repeated: bool,
-    ) -> Sequence[Record]:
+    ) -> Sequence[ConnectRecord]:
         try:
             shape = self._shapes[oid]
         except KeyError:
@@ -161,7 +161,7 @@ class ChangeDecoder:
             made = [self._ordered(shape, record, where) for record in made]
         return () if is_repeated else made
 
-    def _ordered(self, shape: TableSchema, record: Record, where: Where) -> Record:
+    def _ordered(self, shape: TableSchema, record: ConnectRecord, where: Where) -> ConnectRecord:
         if record.value is None:
             return record
         count = self._counts[shape.full_name] = self._counts.get(shape.full_name, 0) + 1
@@ -174,7 +174,7 @@ class ChangeDecoder:
         where: Where,
         lsn: int,
         now_ms: int,
-    ) -> list[Record]:
+    ) -> list[ConnectRecord]:
         envelopes = self._envelopes
         try:
             if isinstance(message, Insert):

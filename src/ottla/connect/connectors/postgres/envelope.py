@@ -23,10 +23,10 @@ from ottla.connect.connectors.postgres.tables import TableSchema
 from ottla.connect.data import (
     INT64,
     STRING,
+    ConnectRecord,
     DataError,
     FailedRecord,
     Header,
-    Record,
     Schema,
     Type,
     struct_schema,
@@ -101,13 +101,13 @@ class Envelopes:
 
     def inserted(
         self, shape: TableSchema, change: Insert, where: Where, lsn: int, now_ms: int
-    ) -> list[Record]:
+    ) -> list[ConnectRecord]:
         after, _ = shape.decode(change.new)
         return self._record(shape, "c", None, after, where, lsn, now_ms)
 
     def updated(
         self, shape: TableSchema, change: Update, where: Where, lsn: int, now_ms: int
-    ) -> list[Record]:
+    ) -> list[ConnectRecord]:
         after, unchanged = shape.decode(change.new, change.old)
         before = shape.decode(change.old)[0] if change.old is not None else None
         headers = _unchanged(unchanged)
@@ -123,47 +123,49 @@ class Envelopes:
 
     def deleted(
         self, shape: TableSchema, change: Delete, where: Where, lsn: int, now_ms: int
-    ) -> list[Record]:
+    ) -> list[ConnectRecord]:
         before, _ = shape.decode(change.old)
         return self._record(shape, "d", before, None, where, lsn, now_ms)
 
-    def truncated(self, shape: TableSchema, where: Where, lsn: int, now_ms: int) -> list[Record]:
+    def truncated(
+        self, shape: TableSchema, where: Where, lsn: int, now_ms: int
+    ) -> list[ConnectRecord]:
         return self._record(shape, "t", None, None, where, lsn, now_ms)
 
     def read(
         self, shape: TableSchema, row: Row, where: Where, lsn: int, now_ms: int
-    ) -> list[Record]:
+    ) -> list[ConnectRecord]:
         try:
             after, _ = shape.decode(row)
         except DataError as error:
             return [self.failed(shape, error)]
         return self._record(shape, "r", None, after, where, lsn, now_ms)
 
-    def failed(self, shape: TableSchema, error: DataError) -> Record:
+    def failed(self, shape: TableSchema, error: DataError) -> ConnectRecord:
         """Return a FailedRecord for a row with an invalid value, for `errors.tolerance`."""
         return FailedRecord(self.topic(shape), None, error=str(error), source="PostgresSource")
 
     # -------------------------------------------------------------------------- other records
 
-    def begun(self, where: Where) -> Record:
+    def begun(self, where: Where) -> ConnectRecord:
         return self._marker(where, {"status": "BEGIN", "event_count": None})
 
-    def ended(self, where: Where, counts: Mapping[str, int]) -> Record:
+    def ended(self, where: Where, counts: Mapping[str, int]) -> ConnectRecord:
         collections = [
             {"data_collection": name, "event_count": count} for name, count in counts.items()
         ]
         document = {"status": "END", "event_count": sum(counts.values())}
         return self._marker(where, document | {"data_collections": collections})
 
-    def _marker(self, where: Where, document: dict[str, Any]) -> Record:
+    def _marker(self, where: Where, document: dict[str, Any]) -> ConnectRecord:
         identity = transaction_id(where)
         value = {"data_collections": None} | document | {"id": identity, "ts_ms": where.time_ms}
-        return Record(
+        return ConnectRecord(
             f"{self.prefix}.transaction", value, MARKER_SCHEMA, {"id": identity}, MARKER_KEY_SCHEMA
         )
 
-    def heartbeat(self, topic_prefix: str, now_ms: int, lag_bytes: int | None) -> Record:
-        return Record(
+    def heartbeat(self, topic_prefix: str, now_ms: int, lag_bytes: int | None) -> ConnectRecord:
+        return ConnectRecord(
             f"{topic_prefix}.{self.prefix}",
             {"ts_ms": now_ms, "slot_lag_bytes": lag_bytes},
             HEARTBEAT_SCHEMA,
@@ -183,7 +185,7 @@ class Envelopes:
         lsn: int,
         now_ms: int,
         headers: tuple[Header, ...] = (),
-    ) -> list[Record]:
+    ) -> list[ConnectRecord]:
         if op in self.skipped:
             return []
         made = self._made(shape)
@@ -207,9 +209,11 @@ class Envelopes:
         # With a schema but no key, the converter would write a non-null key.
         key_schema = shape.key_schema if key is not None else None
         topic = made.topic
-        record = Record(topic, value, made.schema, key, key_schema, None, None, None, headers)
+        record = ConnectRecord(
+            topic, value, made.schema, key, key_schema, None, None, None, headers
+        )
         if op == "d" and key is not None and self.has_tombstones:
-            return [record, Record(topic, None, None, key, key_schema)]
+            return [record, ConnectRecord(topic, None, None, key, key_schema)]
         return [record]
 
     def _made(self, shape: TableSchema) -> Made:
@@ -237,7 +241,7 @@ class Envelopes:
         return made
 
 
-def with_order(record: Record, where: Where, total: int, of_table: int) -> Record:
+def with_order(record: ConnectRecord, where: Where, total: int, of_table: int) -> ConnectRecord:
     """Return the record with its position in the transaction (`provide.transaction.metadata`)."""
     if record.value is None:
         return record

@@ -14,7 +14,7 @@ from ottla.connect.connectors.postgres.pgoutput import Relation
 from ottla.connect.connectors.postgres.published import Published
 from ottla.connect.connectors.postgres.snapshot import Progress, TableReader
 from ottla.connect.connectors.postgres.tables import TableSchema
-from ottla.connect.data import Record
+from ottla.connect.data import ConnectRecord
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class SnapshotRows:
             self._reader.close()
         self._reader = self._reading = self.exported = None
 
-    def read(self, progress: Progress, lsn: int) -> tuple[list[Record], Progress]:
+    def read(self, progress: Progress, lsn: int) -> tuple[list[ConnectRecord], Progress]:
         """Read some rows of the pending tables; return them and the remaining progress."""
         self._progress = progress
         if self._reader is None:
@@ -62,7 +62,7 @@ class SnapshotRows:
             logger.info("the snapshot of %s is complete", self._options.database.place)
         return records, self._progress
 
-    def _rows(self, reader: TableReader, where: Where, now_ms: int) -> Iterator[Record]:
+    def _rows(self, reader: TableReader, where: Where, now_ms: int) -> Iterator[ConnectRecord]:
         count = size = 0
         lsn = where.commit_lsn
         while self._progress.pending:
@@ -83,7 +83,9 @@ class SnapshotRows:
             self._reading = None
             self._progress = self._progress.next_table()
 
-    def _open_table(self, reader: TableReader, where: Where, now_ms: int) -> Iterator[Record]:
+    def _open_table(
+        self, reader: TableReader, where: Where, now_ms: int
+    ) -> Iterator[ConnectRecord]:
         table = self._published.tables.get(self._progress.pending[0])
         relation = self._catalog.relation(table.oid) if table is not None else None
         shape = self._shape_of(relation) if relation is not None else None

@@ -37,7 +37,7 @@ from ottla.connect.connectors.postgres.slot import SlotWatch, loss_reason, slot_
 from ottla.connect.connectors.postgres.snapshot import Progress
 from ottla.connect.connectors.postgres.snapshot_rows import SnapshotRows
 from ottla.connect.connectors.postgres.tables import TableSchema, make_table_schema
-from ottla.connect.data import DataError, Record
+from ottla.connect.data import ConnectRecord, DataError
 
 logger = logging.getLogger(__name__)
 
@@ -333,7 +333,7 @@ class PostgresTask(SourceTask):
             return self._polled(self._heartbeat())
         return self._polled([]) if self._must_commit_offset else Polled()
 
-    def _polled(self, records: list[Record]) -> Polled:
+    def _polled(self, records: list[ConnectRecord]) -> Polled:
         self._polled_at = time.monotonic()
         self._must_commit_offset = self._has_moved = False
         offset: Json = {"system": self._system} | self._position.to_json()
@@ -346,13 +346,13 @@ class PostgresTask(SourceTask):
             offset["notices"] = notices
         return Polled(records, [(self._partition, offset)])
 
-    def _receive(self, wait_s: float) -> list[Record]:
+    def _receive(self, wait_s: float) -> list[ConnectRecord]:
         changes, link, options = self._changes, self._link, self._options
         assert changes is not None
         assert link is not None
         now_ms = time.time_ns() // 1_000_000
         until = time.monotonic() + wait_s
-        records: list[Record] = []
+        records: list[ConnectRecord] = []
         size = 0
         while len(records) < options.batch_records and size < options.batch_bytes:
             wait = 0.0 if records else max(until - time.monotonic(), 0.0)
@@ -417,7 +417,7 @@ class PostgresTask(SourceTask):
             self._progress = replace(self._progress, pending=(*self._progress.pending, *new))
             self._must_commit_offset = True
 
-    def _heartbeat(self) -> list[Record]:
+    def _heartbeat(self) -> list[ConnectRecord]:
         if not self._options.beats:
             return []
         now_ms = time.time_ns() // 1_000_000
