@@ -18,6 +18,7 @@ from ottla.base.errors import ErrorCode, UserError
 from ottla.base.types import TopicPartition
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, RecordTooLarge, TransactionAborted
+from ottla.client.producer.accumulator import PartitionQueue
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.completion import final_batches
 from ottla.client.producer.config import ProducerConfig
@@ -25,6 +26,13 @@ from ottla.client.producer.engine import ProducerEngine
 from ottla.client.producer.future import RecordFuture
 from ottla.client.producer.transaction_coordinator import ProducerIdentity
 from ottla.spark.shared_client import SharedClient
+
+PENDING_BYTES = 8 * 1024 * 1024
+"""Memory for encoded rows that are not acknowledged. More does not make a task faster: the memory
+of batches that are done is used again while it is in the processor's cache."""
+
+HELD_REQUESTS = 2
+"""Size of the batches of one write that are passed to the sender together, in full requests."""
 
 
 class RecordWriter:
@@ -46,7 +54,11 @@ class RecordWriter:
         self._rows = RowEncoder(config)
         self._pending: deque[ProducerBatch] = deque()
         self._round_robin = random.randrange(1 << 16)
+        self._held: list[tuple[PartitionQueue, ProducerBatch]] = []
+        self._held_bytes = 0
         self._engine = _engine(client.cluster, config, producer)
+        memory = self._engine.config.buffer_memory
+        self._max_held_bytes = min(HELD_REQUESTS * config.max_request_size, memory)
         client.call(self._engine.start_sending, producer)
 
     def partition_count(self, topic: str) -> tuple[int, tuple[int, ...]]:
@@ -85,25 +97,36 @@ class RecordWriter:
         for partition in groups.partitions:
             try:
                 for batch in self._rows.encode(topic, partition, columns, groups.rows(partition)):
-                    self._send(batch)
+                    self._add(batch)
             except BatchError as error:
                 kind = RecordTooLarge if error.code == ErrorCode.MESSAGE_TOO_LARGE else ClientError
                 raise kind(
                     f"cannot encode a row as a record: {error} (max.request.size)",
                     code=error.code, topic=topic,
                 ) from error  # fmt: skip
+        self._send_held()
 
-    def _send(self, batch: ProducerBatch) -> None:
+    def _add(self, batch: ProducerBatch) -> None:
+        """Reserve memory for a batch, and hold it back until others share its request."""
         self._raise_failure()
-        appender = self._engine.appender
+        if self._held_bytes + batch.reserved_bytes > self._max_held_bytes:
+            self._send_held()
         try:
-            queue = appender.queue_of(batch.topic, batch.partition)
-            # A batch that expires frees its memory, so this wait needs no limit of its own.
-            self._engine.reserve(batch.reserved_bytes, queue, timeout_s=None)
-            appender.append_batch(queue, batch)
+            queue = self._engine.appender.queue_of(batch.topic, batch.partition)
         except TransactionAborted as error:
             raise _cause(self._engine, error) from None
-        self._pending.append(batch)
+        # A batch that expires frees its memory, so this wait needs no limit of its own.
+        self._engine.reserve(batch.reserved_bytes, queue, timeout_s=None)
+        self._held.append((queue, batch))
+        self._held_bytes += batch.reserved_bytes
+
+    def _send_held(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        try:
+            self._engine.appender.append_batches(held)
+        except TransactionAborted as error:
+            raise _cause(self._engine, error) from None
+        self._pending.extend(batch for _, batch in held)
 
     def _raise_failure(self) -> None:
         """Raise the error of the first batch that has failed, and forget those that are done."""
@@ -152,6 +175,8 @@ async def write_record(
 def _engine(
     cluster: Cluster, config: ProducerConfig, producer: ProducerIdentity | None
 ) -> ProducerEngine:
+    memory = min(config.buffer_memory, max(PENDING_BYTES, 2 * config.max_request_size))
+    config = replace(config, buffer_memory=memory)
     if producer is not None and producer.transactional_id is not None:
         config = replace(config, transactional_id=producer.transactional_id)
     return ProducerEngine(config, cluster)

@@ -286,9 +286,12 @@ class ProducerBatch:
 
 
 class EncodedBatch(ProducerBatch):
-    """Batch of table rows that were encoded and compressed up front."""
+    """Batch of table rows that were encoded and compressed up front.
 
-    __slots__ = ()
+    The CRC of the records is computed where the batch is made, not by the sender: the records are
+    still in the processor's cache, and the event loop stays free."""
+
+    __slots__ = ("_records_crc",)
 
     def __init__(
         self, topic: str, partition: int, data: memoryview, count: int, now_s: float
@@ -296,6 +299,7 @@ class EncodedBatch(ProducerBatch):
         super().__init__(topic, partition, len(data), len(data), now_s)
         self.sealed = data
         self.count = count
+        self._records_crc = crc32c(data[HEADER_SIZE:])
 
     def seal(self, codec: int, level: int | None) -> bytearray | memoryview:
         assert self.sealed is not None
@@ -306,6 +310,7 @@ class EncodedBatch(ProducerBatch):
             self.producer_epoch,
             self.base_sequence,
             transactional=self.is_transactional,
+            records_crc=self._records_crc,
         )
         return self.sealed
 

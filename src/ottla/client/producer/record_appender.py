@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ottla.client.cluster import Cluster
@@ -297,10 +297,15 @@ class RecordAppender:
 
     def append_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Add a batch of table rows for which memory was reserved."""
+        self.append_batches([(queue, batch)])
+
+    def append_batches(self, batches: Sequence[tuple[PartitionQueue, ProducerBatch]]) -> None:
+        """Add batches of several partitions at once, so that they can share requests."""
         if self._rejection is not None:
-            self._accumulator.release(batch.reserved_bytes)
+            self._accumulator.release(sum(batch.reserved_bytes for _, batch in batches))
             raise self._rejection
-        self._accumulator.add_batch(queue, batch)
+        for queue, batch in batches:
+            self._accumulator.add_batch(queue, batch)
         self._wake_sender()
 
     # ----------------------------------------------------------------------------- internals

@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 from ottla.base.errors import ErrorCode
-from ottla.wire.records.crc import Buffer, crc32c
+from ottla.wire.records.crc import Buffer, combine, crc32c
 from ottla.wire.records.errors import BatchError, CorruptBatch, InvalidBatch, UnsupportedMagic
 
 HEADER_SIZE = 61
@@ -282,14 +282,23 @@ def stamp_producer(
     base_sequence: int,
     *,
     transactional: bool = False,
+    records_crc: int | None = None,
 ) -> None:
-    """Set the producer of a batch in place, which is known only when the batch is sent."""
+    """Set the producer of a batch in place, which is known only when the batch is sent.
+
+    If the CRC of what follows the header is known, the records are not read again."""
     _PRODUCER.pack_into(batch, PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
     bits = batch[ATTRIBUTES_AT + 1]
     batch[ATTRIBUTES_AT + 1] = (
         bits | TRANSACTIONAL_BIT if transactional else bits & ~TRANSACTIONAL_BIT
     )
-    _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CHECKED_FROM:]))
+    view = memoryview(batch)
+    if records_crc is None:
+        checksum = crc32c(view[CHECKED_FROM:])
+    else:
+        header_crc = crc32c(view[CHECKED_FROM:HEADER_SIZE])
+        checksum = combine(header_crc, records_crc, len(batch) - HEADER_SIZE)
+    _CRC.pack_into(batch, CRC_AT, checksum)
 
 
 def with_append_time(batch: Buffer, timestamp_ms: int) -> bytearray:
