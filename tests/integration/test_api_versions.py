@@ -65,7 +65,7 @@ def test_an_api_that_is_not_advertised_closes_the_connection(
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
-def test_a_newer_client_is_told_the_range_in_version_0(client: RawClient, version: int) -> None:
+def test_a_newer_client_gets_the_range_in_version_0(client: RawClient, version: int) -> None:
     """KIP-511: the broker cannot parse the body of such a request, and does not need it."""
     client.send_frame(header(Api.API_VERSIONS, version) + b"\xff\x00 not to be read")
     frame = client.receive_frame()

@@ -113,7 +113,7 @@ def fetch_all(client: RawClient, topic: str, partitions: list[int], **body: Any)
 # -------------------------------------------------------------------------------------- waiting
 
 
-def test_an_empty_fetch_waits_as_long_as_it_was_told(client: RawClient, filled: str) -> None:
+def test_an_empty_fetch_waits_as_long_as_requested(client: RawClient, filled: str) -> None:
     started = time.monotonic()
     answer = client.fetch(filled, 10, max_wait_ms=300)
     assert 0.25 < time.monotonic() - started < 5
@@ -164,7 +164,7 @@ def test_appends_add_up_to_min_bytes(broker: BrokerProcess, client: RawClient, f
     assert offsets(answer.records) == [10, 11, 12]
 
 
-def test_a_waiting_fetch_is_told_when_its_topic_is_deleted(
+def test_a_delayed_fetch_fails_when_its_topic_is_deleted(
     broker: BrokerProcess, client: RawClient, filled: str
 ) -> None:
     with RawClient(broker.port) as other:
@@ -252,9 +252,7 @@ def test_a_follower_of_an_epoch_that_never_was_is_out_of_range(
     assert client.fetch(filled, 4, last_fetched_epoch=5).error_code == OFFSET_OUT_OF_RANGE
 
 
-def test_a_follower_beyond_the_end_is_told_where_it_diverges(
-    client: RawClient, filled: str
-) -> None:
+def test_a_follower_beyond_the_end_learns_where_it_diverges(client: RawClient, filled: str) -> None:
     found = client.fetch(filled, 12, last_fetched_epoch=0, max_wait_ms=LONG_MS)
     assert (found.error_code, bytes(found.records)) == (0, b"")
     assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (0, 10)

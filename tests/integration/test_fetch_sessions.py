@@ -105,7 +105,7 @@ def test_only_partitions_with_news_are_reported(session: Session) -> None:
     assert session.fetch({2: 2}) == {}
 
 
-def test_what_was_not_moved_on_is_told_again(session: Session) -> None:
+def test_a_partition_whose_offset_did_not_advance_is_sent_again(session: Session) -> None:
     produce(session, 2)
     assert list(session.fetch()) == [2]
     assert list(session.fetch()) == [2]

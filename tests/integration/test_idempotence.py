@@ -54,7 +54,7 @@ def test_a_retry_of_one_of_the_last_five_batches_is_answered_as_the_first_time(
     assert producer.client.offsets(producer.topic) == (0, 15)
 
 
-def test_an_older_retry_is_told_to_be_a_duplicate(producer: Producer) -> None:
+def test_an_older_retry_is_reported_as_a_duplicate(producer: Producer) -> None:
     for number in range(6):
         producer.accepted(number)
     answer = producer.send(0)

@@ -89,7 +89,7 @@ def test_a_client_of_another_epoch_is_refused(client: RawClient, epochs: list[in
     assert found.error_code == FENCED_LEADER_EPOCH
 
 
-def test_a_fenced_fetch_is_told_the_leader(
+def test_a_fenced_fetch_names_the_leader(
     restarted: tuple[BrokerProcess, list[int]], client: RawClient, epochs: list[int]
 ) -> None:
     """KIP-951: Fetch returns the current leader from version 16."""
@@ -120,7 +120,7 @@ def test_a_fenced_fetch_is_told_the_leader(
         assert (node.node_id, node.host, node.port) == (1, "127.0.0.1", restarted[0].port)
 
 
-def test_a_follower_that_diverged_is_told_where(client: RawClient, epochs: list[int]) -> None:
+def test_a_follower_that_diverged_learns_where(client: RawClient, epochs: list[int]) -> None:
     found = client.fetch(TOPIC, 3, last_fetched_epoch=epochs[0])
     assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (epochs[0], 2)
     assert bytes(found.records) == b""
@@ -129,7 +129,7 @@ def test_a_follower_that_diverged_is_told_where(client: RawClient, epochs: list[
     assert bytes(found.records)
 
 
-def test_a_session_tells_where_logs_part_and_what_it_told_before(
+def test_a_session_reports_divergence_and_remembers_what_it_sent(
     client: RawClient, epochs: list[int]
 ) -> None:
     def fetch(session: int, number: int, offset: int, epoch: int) -> Any:

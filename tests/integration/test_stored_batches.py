@@ -54,7 +54,7 @@ def test_log_append_time_replaces_the_producers_time(client: RawClient, topic: s
     assert client.list_offset(topic, OLD).offset == 0
 
 
-def test_a_retry_is_told_the_time_of_the_first_append(client: RawClient, topic: str) -> None:
+def test_a_retry_gets_the_time_of_the_first_append(client: RawClient, topic: str) -> None:
     client.create_topic(topic, message_timestamp_type="LogAppendTime")
     identity = {"producer_id": client.new_producer(), "producer_epoch": 0, "base_sequence": 0}
     first = client.produce(topic, RECORDS, **identity)

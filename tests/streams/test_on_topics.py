@@ -181,9 +181,7 @@ def test_a_batch_of_changes_that_is_run_again_is_written_once(
     ]
 
 
-def test_an_application_as_a_program_runs_until_it_is_told_to_stop(
-    shop: Shop, tmp_path: Path
-) -> None:
+def test_an_application_as_a_program_runs_until_it_is_stopped(shop: Shop, tmp_path: Path) -> None:
     shop.create("lines", "counts")
     shop.send("lines", (None, b"to be or not to be", 1))
     program = Path(word_count.__file__)

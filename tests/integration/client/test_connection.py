@@ -359,7 +359,7 @@ def test_versions_that_are_refused_are_a_failure() -> None:
     assert "rejected ApiVersions" in str(opening(script))
 
 
-def test_requests_that_have_no_time_are_told_so_on_every_loop() -> None:
+def test_requests_time_out_on_every_loop() -> None:
     """On uvloop, the handle of a callback that is due at once has no due time."""
     uvloop = pytest.importorskip("uvloop")
 

@@ -346,7 +346,9 @@ def test_partitions_that_are_added_are_used(broker: BrokerProcess, topic: str) -
         assert producer.send(topic, b"", partition=2).result(TIMEOUT_S).partition == 2
 
 
-def test_a_broker_that_forgot_the_producer_is_told_anew(broker: BrokerProcess, topic: str) -> None:
+def test_a_broker_that_forgot_the_producer_accepts_it_again(
+    broker: BrokerProcess, topic: str
+) -> None:
     """Deleting all records also deletes the producer's state."""
     create(broker, topic, 1)
     with Producer(broker.bootstrap) as producer:

@@ -244,7 +244,7 @@ def run_killed(place: Place, seed: int) -> None:
     assert len(values) > acknowledged, f"seed {seed}"
 
 
-def test_a_killed_producer_leaves_what_it_was_told_is_there_once_and_in_order(place: Place) -> None:
+def test_acknowledged_records_of_a_killed_producer_exist_once_and_in_order(place: Place) -> None:
     run_killed(place, 1)
 
 

@@ -162,7 +162,9 @@ def test_the_brokers_own_time_is_reported_where_it_stamps_records(
     assert metadata == RecordMetadata(TOPIC, 0, 0, 123)
 
 
-def test_who_may_not_be_idempotent_is_told_at_once(script: Refusing, producer: Producer) -> None:
+def test_a_producer_that_may_not_be_idempotent_fails_at_once(
+    script: Refusing, producer: Producer
+) -> None:
     script.init_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     with FakeBroker(script) as broker:
         refused = Producer(broker.bootstrap)

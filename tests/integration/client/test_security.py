@@ -90,7 +90,7 @@ def test_an_authority_that_is_not_trusted_is_a_failure(proxy: TlsProxy) -> None:
 
 
 @needs_openssl
-def test_a_certificate_for_another_host_is_refused_unless_told_otherwise(
+def test_a_certificate_for_another_host_is_refused_unless_configured(
     proxy: TlsProxy, authority: Authority
 ) -> None:
     options: dict[str, Any] = {

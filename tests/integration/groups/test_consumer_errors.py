@@ -43,7 +43,7 @@ def given(client: RawClient, topic: str, group: str) -> Given:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_member_joins_and_is_told_everything(given: Given, version: int) -> None:
+def test_a_joining_member_gets_its_whole_assignment(given: Given, version: int) -> None:
     member = consumer_join(given.client, f"{given.group}-x", "m", given.topic, version=version)
     assert (member.error_code, member.error_message) == (0, None)
     assert (member.member_id, member.member_epoch) == ("m", 1)

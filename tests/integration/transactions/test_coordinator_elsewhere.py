@@ -77,7 +77,7 @@ def ask_everything(producer: TransactionalProducer) -> dict[str, Any]:
          E.COORDINATOR_NOT_AVAILABLE),
     ],
 )  # fmt: skip
-def test_clients_are_told_to_look_again(
+def test_clients_must_find_the_coordinator_again(
     prepare: Scenario, code: ErrorCode, listed: ErrorCode, old: ErrorCode
 ) -> None:
     def look(producer: TransactionalProducer) -> None:

@@ -242,7 +242,7 @@ def test_a_new_leader_tells_no_end_before_it_has_confirmed_what_it_began_with(
         assert world.end(leader, version)[0] is code
 
 
-def test_followers_are_told_where_the_log_ends_not_what_is_confirmed() -> None:
+def test_followers_get_the_log_end_offset_not_the_high_watermark() -> None:
     with bed() as world:
         leader = world.leader()
         for follower in world.followers():
@@ -316,7 +316,7 @@ def test_brokers_that_take_producer_ids_at_once_do_not_fail() -> None:
         assert len({each.producer_id for each in answers}) == 3
 
 
-def test_clients_are_not_told_of_a_broker_whose_lease_is_over() -> None:
+def test_metadata_omits_a_broker_whose_lease_has_expired() -> None:
     with bed() as world:
         dead = world.followers()[0]
         other = world.followers()[1]

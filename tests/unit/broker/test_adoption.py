@@ -168,7 +168,7 @@ def test_what_is_left_behind_is_named(key: int, what: str) -> None:
     assert what in adoption.notes[0]
 
 
-def test_a_broker_that_was_not_told_its_id_has_its_directorys() -> None:
+def test_a_broker_without_a_configured_id_takes_its_directorys() -> None:
     owner = DirectoryOwner("cluster", 7, "")
     assert with_node_id(BrokerConfig({"log.dirs": "/x"}), owner).node_id == 7
     assert with_node_id(BrokerConfig({"node.id": "3"}), owner).node_id == 3

@@ -90,7 +90,7 @@ def test_a_broker_that_lags_behind_does_not_unteach_the_newest_leader() -> None:
     assert after(answer(topic("t", new)), recreated).leader("t", 0) == 1
 
 
-def test_a_newer_leader_told_in_passing_counts() -> None:
+def test_a_newer_leader_in_an_error_response_counts() -> None:
     metadata = after(answer(topic("t", partition(0, leader=1, epoch=3))))
     assert metadata.with_leader("t", 0, 2, 4).leader("t", 0) == 2
     assert metadata.with_leader("t", 0, 2, 4).leader_epoch("t", 0) == 4

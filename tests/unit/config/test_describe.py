@@ -102,7 +102,7 @@ def test_an_empty_list_is_reported_as_an_empty_text() -> None:
     )
 
 
-def test_a_coarser_synonym_alone_is_not_told_as_kafka_does_not() -> None:
+def test_a_coarser_synonym_alone_is_not_listed_as_in_kafka() -> None:
     entries = describe_topic(BrokerConfig({"log.retention.hours": "24"}), {}, {}, {})
     (retention,) = (entry for entry in entries if entry.name == "retention.ms")
     assert summary(retention) == ("86400000", DEFAULTS_5, [])

@@ -141,7 +141,7 @@ def test_the_disk_is_written_in_a_thread(fs: MemoryFileSystem) -> None:
     assert threading.main_thread() not in threads
 
 
-def test_watchers_are_told_of_each_commit_in_order_before_txn_returns(
+def test_watchers_see_each_commit_in_order_before_txn_returns(
     fs: MemoryFileSystem,
 ) -> None:
     async def scenario() -> None:

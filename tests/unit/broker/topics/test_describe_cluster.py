@@ -26,7 +26,7 @@ def test_the_cluster_is_described_in_every_version(version: int) -> None:
     with_broker(scenario, broker_rack="r1")
 
 
-def test_operations_are_not_told_unasked() -> None:
+def test_authorized_operations_are_only_sent_on_request() -> None:
     async def scenario(broker: FakeBroker) -> None:
         answer = await broker.call(describe_cluster, 2)
         assert answer.cluster_authorized_operations == -(2**31)

@@ -86,7 +86,7 @@ def test_unknown_and_illegal_names_are_reported_without_creation(version: int) -
 
 
 @pytest.mark.parametrize("version", ALL)
-def test_an_unknown_topic_is_created_and_told_at_once(version: int) -> None:
+def test_an_unknown_topic_is_created_and_described_at_once(version: int) -> None:
     async def scenario(broker: FakeBroker) -> None:
         answer = await broker.call(metadata, version, topics=names("new", "x y"))
         assert topics_of(answer) == [("new", 0), ("x y", ErrorCode.INVALID_TOPIC_EXCEPTION)]

@@ -67,7 +67,7 @@ def test_a_member_tells_only_what_has_changed() -> None:
     assert back["subscribed_topic_regex"] == "", "the pattern is taken back"
 
 
-def test_what_was_not_heard_is_told_again() -> None:
+def test_a_change_is_sent_again_until_it_is_acknowledged() -> None:
     member = state()
     member.request(TOPICS)
     member.on_response(answer(3, 0))

@@ -90,7 +90,7 @@ def test_a_heartbeat_that_changes_nothing_writes_nothing_and_repeats_nothing() -
     assert len(scenario.log) == size
 
 
-def test_a_full_request_is_told_its_assignment_again() -> None:
+def test_a_full_request_gets_its_assignment_again() -> None:
     member = ConsumerScenario().member("m1")
     again = member.beat(topics=["t"], rebalance_timeout_ms=REBALANCE_MS)
     assert again.answer["assignment"]["topic_partitions"]

@@ -74,7 +74,7 @@ def test_without_a_delay_the_first_rebalance_ends_at_once() -> None:
     assert call.generation == 1
 
 
-def test_the_leader_is_told_of_all_members_and_the_others_of_none() -> None:
+def test_only_the_leader_gets_the_list_of_members() -> None:
     scenario = Scenario()
     leader, other = scenario.join_fully(), scenario.join_fully(instance=None)
     scenario.pass_ms(6_000)

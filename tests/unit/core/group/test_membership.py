@@ -272,7 +272,7 @@ def test_leaving_is_checked_member_by_member() -> None:
     assert list(scenario.group.members) == [other.member_id]
 
 
-def test_a_member_that_waits_and_leaves_is_told_that_it_is_none() -> None:
+def test_a_waiting_member_that_leaves_gets_unknown_member_id() -> None:
     scenario = Scenario()
     leader, other = completing_group(scenario, 2)
     waiting = scenario.sync(other)

@@ -148,7 +148,7 @@ def test_a_cooperative_classic_member_gives_up_only_what_it_must() -> None:
     assert new.partitions["t"] == set(range(6)) - kept
 
 
-def test_who_waits_for_a_rebalance_is_told_to_join_the_upgraded_group() -> None:
+def test_members_that_wait_for_a_rebalance_must_join_the_upgraded_group() -> None:
     scenario = ConsumerScenario()
     first, second = classic_pair(scenario)
     waiting = scenario.join(second.member_id, protocols=(("range", subscription("t", "u")),))

@@ -70,7 +70,7 @@ def test_requests_that_the_old_id_has_waiting_are_fenced() -> None:
     assert waiting.code is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_static_leader_that_comes_back_is_told_to_skip_the_assignment() -> None:
+def test_a_static_leader_that_returns_skips_the_assignment() -> None:
     scenario = Scenario()
     leader, _ = static_group(scenario, "a", "b")
     back = scenario.join(instance="a")
@@ -80,7 +80,7 @@ def test_a_static_leader_that_comes_back_is_told_to_skip_the_assignment() -> Non
     assert scenario.sync(back, instance="a").assignment == leader.member_id.encode()
 
 
-def test_an_older_static_leader_is_not_told_that_it_leads() -> None:
+def test_an_older_static_leader_does_not_learn_that_it_leads() -> None:
     scenario = Scenario()
     leader, _ = static_group(scenario, "a", "b")
     back = scenario.join(instance="a", can_skip=False)

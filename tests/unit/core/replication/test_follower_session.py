@@ -52,7 +52,7 @@ def test_a_request_without_an_answer_is_not_taken_for_heard() -> None:
     assert session.request(wanted) == SessionRequest(0, 0, wanted, [])
 
 
-def test_a_leader_without_room_for_a_session_is_told_everything_each_time() -> None:
+def test_a_leader_without_room_for_a_session_gets_full_requests() -> None:
     wanted = {(T, 0): asks(5)}
     session = opened(wanted, id=0)
     assert not session.is_open

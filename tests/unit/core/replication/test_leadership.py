@@ -123,7 +123,7 @@ def test_followers_prove_by_their_second_fetch_that_they_followed_at_the_first()
     assert leading({1: 0}).followed_since() == NEVER, "there is nobody to tell"
 
 
-def test_whoever_may_have_become_a_member_must_be_heard_too() -> None:
+def test_a_replica_that_may_have_joined_the_isr_must_follow_too() -> None:
     """A proposed ISR member may already be the leader, as in the simulation with seed 9083."""
     leadership = leading({1: 0})
     leadership.propose({1: 0, 2: 0})
