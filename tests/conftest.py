@@ -66,6 +66,17 @@ def _default_timeout(config: pytest.Config) -> str:
     return config.getoption("timeout") or config.getini("timeout") or "0"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def collect_garbage() -> Iterator[None]:
+    """Collect the garbage of a test file before the next one runs.
+
+    pytest reports exceptions in finalizers with a traceback, for which Python 3.11 parses source.
+    If it is parsing other source at that moment, it fails with a SystemError ("AST constructor
+    recursion depth mismatch")."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture(autouse=True)
 def loggers_as_before() -> Iterator[None]:
     """Restore the levels of Ottla's loggers after each test.

@@ -8,9 +8,8 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _collect_killed_brokers() -> Iterator[None]:
-    """Collect the coroutines of killed brokers here, where it does no harm.
+    """Collect the coroutines of killed brokers before a later test parses source.
 
-    Python 3.11 fails with a SystemError ("AST constructor recursion depth mismatch") if it collects
-    them while it parses the source of a later test, as Hypothesis and pytest's reports do."""
+    `collect_garbage` explains what would happen."""
     yield
     gc.collect()
