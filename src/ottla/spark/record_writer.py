@@ -27,12 +27,9 @@ from ottla.client.producer.future import RecordFuture
 from ottla.client.producer.transaction_coordinator import ProducerIdentity
 from ottla.spark.shared_client import SharedClient
 
-PENDING_BYTES = 8 * 1024 * 1024
-"""Memory for encoded rows that are not acknowledged. More does not make a task faster: the memory
-of batches that are done is used again while it is in the processor's cache."""
-
-HELD_REQUESTS = 2
-"""Size of the batches of one write that are passed to the sender together, in full requests."""
+WINDOW_BYTES = 4 * 1024 * 1024
+"""Size of the encoded rows that are passed to the sender together. A window is encoded while the
+sender has the one before it in flight; waking it for each batch would cost more CPU."""
 
 
 class RecordWriter:
@@ -57,8 +54,7 @@ class RecordWriter:
         self._held: list[tuple[PartitionQueue, ProducerBatch]] = []
         self._held_bytes = 0
         self._engine = _engine(client.cluster, config, producer)
-        memory = self._engine.config.buffer_memory
-        self._max_held_bytes = min(HELD_REQUESTS * config.max_request_size, memory)
+        self._window_bytes = min(WINDOW_BYTES, self._engine.config.buffer_memory)
         client.call(self._engine.start_sending, producer)
 
     def partition_count(self, topic: str) -> tuple[int, tuple[int, ...]]:
@@ -104,24 +100,26 @@ class RecordWriter:
                     f"cannot encode a row as a record: {error} (max.request.size)",
                     code=error.code, topic=topic,
                 ) from error  # fmt: skip
-        self._send_held()
 
     def _add(self, batch: ProducerBatch) -> None:
-        """Reserve memory for a batch, and hold it back until others share its request."""
+        """Add a batch to the window, which is sent first if the batch does not fit."""
         self._raise_failure()
-        if self._held_bytes + batch.reserved_bytes > self._max_held_bytes:
+        if self._held_bytes + batch.reserved_bytes > self._window_bytes:
             self._send_held()
         try:
             queue = self._engine.appender.queue_of(batch.topic, batch.partition)
         except TransactionAborted as error:
             raise _cause(self._engine, error) from None
-        # A batch that expires frees its memory, so this wait needs no limit of its own.
-        self._engine.reserve(batch.reserved_bytes, queue, timeout_s=None)
         self._held.append((queue, batch))
         self._held_bytes += batch.reserved_bytes
 
     def _send_held(self) -> None:
-        held, self._held, self._held_bytes = self._held, [], 0
+        held, size = self._held, self._held_bytes
+        self._held, self._held_bytes = [], 0
+        if not held:
+            return
+        # A batch that expires frees its memory, so this wait needs no limit of its own.
+        self._engine.reserve(size, held[0][0], timeout_s=None)
         try:
             self._engine.appender.append_batches(held)
         except TransactionAborted as error:
@@ -139,6 +137,7 @@ class RecordWriter:
 
     def finish(self) -> None:
         """Wait until every row is acknowledged, or raise."""
+        self._send_held()
         self._client.run(self._engine.flush)
         self._raise_failure()
 
@@ -175,7 +174,7 @@ async def write_record(
 def _engine(
     cluster: Cluster, config: ProducerConfig, producer: ProducerIdentity | None
 ) -> ProducerEngine:
-    memory = min(config.buffer_memory, max(PENDING_BYTES, 2 * config.max_request_size))
+    memory = min(config.buffer_memory, max(2 * WINDOW_BYTES, 2 * config.max_request_size))
     config = replace(config, buffer_memory=memory)
     if producer is not None and producer.transactional_id is not None:
         config = replace(config, transactional_id=producer.transactional_id)

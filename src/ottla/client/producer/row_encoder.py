@@ -14,7 +14,7 @@ from ottla.wire.records.batch import HEADER_SIZE
 from ottla.wire.records.columnar.columns import RecordColumns
 from ottla.wire.records.columnar.encode import encode_batches
 
-BATCH_BYTES = 512 * 1024
+BATCH_BYTES = 1024 * 1024
 """Batch size for rows. It may exceed `batch.size`, up to `max.request.size`: all rows are available
 at once, so larger batches do not delay any."""
 REQUEST_OVERHEAD = 1024
