@@ -14,6 +14,7 @@ import asyncio
 import functools
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from types import TracebackType
@@ -122,7 +123,7 @@ class LoopThread:
             self._thread.join(JOIN_TIMEOUT_S)
 
 
-class BlockingClient(Generic[A]):
+class BlockingClient(ABC, Generic[A]):
     """Base class of the blocking clients.
 
     Args:
@@ -139,8 +140,9 @@ class BlockingClient(Generic[A]):
             self.close()
             raise
 
+    @abstractmethod
     def close(self) -> None:
-        raise NotImplementedError
+        """Close the client and end its thread."""
 
     def __enter__(self) -> Self:
         return self

@@ -30,7 +30,7 @@ OVERRIDES = {
     "log.flush.offset.checkpoint.interval.ms": "1000",
 }
 START_TIMEOUT_S = 120
-"""Seconds that a start may take, which recovers much of the log on a busy machine."""
+"""Time limit for a start, which may recover much of the log on a busy machine."""
 
 
 def run(

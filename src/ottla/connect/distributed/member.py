@@ -68,7 +68,7 @@ class WorkerRebalanceListener(ABC):
 
 
 class _UnknownMember(Exception):
-    """The group does not know this member."""
+    """The coordinator does not know this member of the group."""
 
 
 class WorkerGroupMember:

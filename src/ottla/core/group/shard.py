@@ -48,7 +48,7 @@ class GroupShard:
 
     Args:
         settings: The broker's settings for groups.
-        topics: The cluster's topics; without it, there are none.
+        topics: The cluster's topics; by default there are none.
         configs_of: The dynamic configs of a group.
     """
 
