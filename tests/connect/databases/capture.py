@@ -14,6 +14,7 @@ from ottla.connect.debezium import unchanged_columns
 from ottla.connect.offsets import merged
 
 PATIENCE_S = 60.0
+HEARTBEAT_TOPICS = "__debezium-heartbeat."
 Row = dict[str, Any]
 
 
@@ -82,8 +83,11 @@ class Capture:
 
 
 def replay(records: list[ConnectRecord]) -> dict[str, list[Row]]:
+    """Return the rows of each table's topic after all changes. Heartbeats change nothing."""
     tables: dict[str, dict[Any, Row]] = {}
     for number, record in enumerate(records):
+        if record.topic.startswith(HEARTBEAT_TOPICS):
+            continue
         table = tables.setdefault(record.topic, {})
         if record.value is None:
             continue
