@@ -43,9 +43,9 @@ class Query:
         return sink.stream_writer(self._options, self._schema, False)
 
     def plan(self) -> Any:
-        """Return a writer as the driver serializes it for the tasks."""
+        """Return a writer as the driver sends it to the tasks."""
         writer = self.writer()
-        writer.__getstate__()
+        writer.prepare()
         return writer
 
     def task(

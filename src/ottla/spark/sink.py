@@ -13,8 +13,8 @@ done. Streams are written exactly once: see `exactly_once`. Their output mode is
 not offer the update mode to Python data sources, and the complete mode would rewrite the whole
 table with each batch.
 
-Spark creates a stream's writer on the driver for each batch, and once more to commit it. Only the
-first one is pickled for executors, so `__getstate__` is where the batch is prepared."""
+Spark creates a stream's writer on the driver for each batch, and once more to commit it. The first
+one is prepared (`TopicStreamWriter.prepare`) and pickled for the executors; see `source`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def batch_writer(
 
 def stream_writer(
     raw_options: Mapping[str, str], schema: StructType, overwrite: bool
-) -> DataSourceStreamArrowWriter:
+) -> TopicStreamWriter:
     if overwrite:  # Spark's flag for the complete mode; it rejects the update mode itself
         raise InvalidConfig(
             "A stream can be written to topics only with outputMode('append'). Write a table that "
@@ -293,10 +293,10 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._names = names
         self._prepared: PreparedBatch | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        if self._options.is_exactly_once and self._prepared is None:
+    def prepare(self) -> None:
+        """Take over from earlier runs of the query, before the tasks of a batch start."""
+        if self._options.is_exactly_once:
             self._prepared = exactly_once.prepare(self._options)
-        return self.__dict__
 
     # ------------------------------------------------------------------------------- executors
 
@@ -306,7 +306,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         if not self._options.is_exactly_once:
             write_at_least_once(self._options, self._names, iterator)
             return TaskWritten(task)
-        assert self._prepared is not None, "the driver prepares a writer before it sends it"
+        assert self._prepared is not None, "the driver prepares the writer that it pickles"
         batch, query = int(properties[BATCH_ID]), properties[QUERY_ID]
         message = TaskWritten(task, None, self._prepared.driver, query)
         decision = self._prepared.decision

@@ -1,7 +1,11 @@
 """The data source behind `spark.read.format("ottla")`.
 
 Spark creates a `DataSource` wherever it needs one, and loads this module just to find the format's
-name. Readers and writers are imported when they are needed."""
+name. Readers and writers are imported when they are needed.
+
+For each batch of a stream, Spark creates a data source and asks it for the writer that the tasks
+use. To commit the batch, it asks a data source that it unpickles. If a later version did otherwise,
+batches would fail: an unprepared writer writes nothing, and a second preparation fences the first."""
 
 from __future__ import annotations
 
@@ -21,6 +25,12 @@ FORMAT = "ottla"
 
 
 class OttlaDataSource(DataSource):
+    _is_unpickled = False
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._is_unpickled = True
+
     @classmethod
     def name(cls) -> str:
         return FORMAT
@@ -49,4 +59,7 @@ class OttlaDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from ottla.spark.sink import stream_writer
 
-        return stream_writer(self.options, schema, overwrite)
+        writer = stream_writer(self.options, schema, overwrite)
+        if not self._is_unpickled:
+            writer.prepare()
+        return writer

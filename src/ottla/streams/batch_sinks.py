@@ -27,6 +27,7 @@ class UpdateSink:
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         writer = stream_writer(self._options, rows.schema, overwrite=False)
+        writer.prepare()
         context = rows.sparkSession.sparkContext
         context.setLocalProperty(BATCH_ID, str(batch_id))
         if context.getLocalProperty(QUERY_ID) is None:
