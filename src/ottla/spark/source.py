@@ -5,7 +5,8 @@ name. Readers and writers are imported when they are needed.
 
 For each batch of a stream, Spark creates a data source and asks it for the writer that the tasks
 use. To commit the batch, it asks a data source that it unpickles. If a later version did otherwise,
-batches would fail: an unprepared writer writes nothing, and a second preparation fences the first."""
+batches would fail: an unprepared writer writes nothing, and a second preparation fences the
+first."""
 
 from __future__ import annotations
 
