@@ -1,20 +1,19 @@
-"""HTTP server for `http_resources`, with one thread per connection up to a limit."""
+"""HTTP server for `http_resources`."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from ottla.base.errors import UserError
+from ottla.net.http_server import HttpServer
 from ottla.streams.http_resources import Resources
 
 logger = logging.getLogger(__name__)
 
 IDLE_TIMEOUT_S = 60
-MAX_CONNECTIONS = 64
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -47,27 +46,7 @@ class _Handler(BaseHTTPRequestHandler):
         logger.debug(format, *args)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
-        super().__init__(address, handler)
-        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._slots.acquire(timeout=1):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
-
-
-class HttpServer:
+class ResourceServer:
     def __init__(self, address: str, resources: Resources) -> None:
         """Listen on an address and serve it in a thread.
 
@@ -76,13 +55,8 @@ class HttpServer:
         """
         host, port = parse_address(address)
         handler = type("Handler", (_Handler,), {"resources": resources})
-        try:
-            self._server = _Server((host, port), handler)
-        except OSError as error:
-            reason = (error.strerror or "the address is not available").lower()
-            raise UserError(f"Cannot listen on {host}:{port}: {reason}.") from error
-        thread = threading.Thread(target=self._server.serve_forever, daemon=True, name="rest")
-        thread.start()
+        self._server = HttpServer(host, port, handler)
+        self._server.start()
 
     @property
     def url(self) -> str:
@@ -90,5 +64,4 @@ class HttpServer:
         return f"http://{host!s}:{port}"
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()

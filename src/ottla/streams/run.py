@@ -31,7 +31,7 @@ from ottla.streams.checkpoint import (
     is_remote,
 )
 from ottla.streams.http_resources import Resources
-from ottla.streams.http_server import HttpServer
+from ottla.streams.http_server import ResourceServer
 from ottla.streams.internal_topics import create_internal_topics
 from ottla.streams.operators.topics import Printed, Sink, Source
 from ottla.streams.plan.node import Node, ancestors
@@ -95,7 +95,7 @@ def start(
     try:
         running.start(sinks)
         if http is not None:
-            running.server = HttpServer(http, Resources(app, stores, running.status))
+            running.server = ResourceServer(http, Resources(app, stores, running.status))
     except BaseException:
         running.stop()
         raise

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from ottla.streams.http_server import HttpServer
+    from ottla.streams.http_server import ResourceServer
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Running:
         self._app = app
         self.spark = spark
         self.owns_session = owns_session
-        self.server: HttpServer | None = None
+        self.server: ResourceServer | None = None
         self._starter = starter
         self._lock = lock
         self._stores = stores

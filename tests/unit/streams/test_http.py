@@ -13,7 +13,7 @@ import pytest
 import ottla.streams as st
 from ottla.base.errors import UserError
 from ottla.streams.http_resources import Resources
-from ottla.streams.http_server import HttpServer, parse_address
+from ottla.streams.http_server import ResourceServer, parse_address
 from ottla.streams.progress import query_status
 from ottla.streams.store import Store, Stores, find_sink
 from ottla.streams.store_file import StoreChange
@@ -105,14 +105,14 @@ def test_the_application_tells_of_itself(resources: Resources) -> None:
 
 
 def test_it_is_served_and_a_key_may_have_a_slash(resources: Resources) -> None:
-    server = HttpServer("127.0.0.1:0", resources)
+    server = ResourceServer("127.0.0.1:0", resources)
     try:
         with urllib.request.urlopen(f"{server.url}/stores/counts/b%2Fc", timeout=30) as answer:
             assert json.load(answer)["value"] == {"count": 1}
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{server.url}/stores/counts/none", timeout=30)
         with pytest.raises(UserError, match="Cannot listen on 127"):
-            HttpServer(server.url.removeprefix("http://"), resources)
+            ResourceServer(server.url.removeprefix("http://"), resources)
     finally:
         server.close()
 

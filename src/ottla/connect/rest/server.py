@@ -1,11 +1,10 @@
-"""HTTP server of the REST API, with a thread for each connection."""
+"""HTTP server of the REST API."""
 
 from __future__ import annotations
 
 import json
 import logging
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -14,6 +13,7 @@ from ottla.connect.herder import Herder
 from ottla.connect.rest.exchange import Request
 from ottla.connect.rest.forward import FORWARDED
 from ottla.connect.rest.router import handle
+from ottla.net.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
 
@@ -63,14 +63,10 @@ class _Handler(BaseHTTPRequestHandler):
         logger.debug(format, *args)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-
 class RestServer:
     def __init__(self, herder: Herder) -> None:
         self._herder = herder
-        self._servers: list[_Server] = []
+        self._servers: list[HttpServer] = []
 
     @property
     def ports(self) -> list[int]:
@@ -81,22 +77,19 @@ class RestServer:
         handler = type("Handler", (_Handler,), {"herder": self._herder})
         for host, port in self._herder.config.listeners:
             try:
-                made = _Server((host, port), handler)
-            except OSError as error:
+                server = HttpServer(
+                    host, port, handler, hint="Set listeners to another address for the REST API."
+                )
+            except UserError:
                 self.close()
-                reason = (error.strerror or "the address is not available").lower()
-                raise UserError(
-                    f"Cannot listen on {host or '*'}:{port} for the REST API: {reason}. Set "
-                    "listeners to another address."
-                ) from error
-            self._servers.append(made)
-            threading.Thread(target=made.serve_forever, daemon=True, name="rest").start()
+                raise
+            self._servers.append(server)
+            server.start()
             logger.info(
-                "the REST API listens on http://%s:%d", host or "localhost", made.server_port
+                "the REST API listens on http://%s:%d", host or "localhost", server.server_port
             )
 
     def close(self) -> None:
         for each in self._servers:
-            each.shutdown()
-            each.server_close()
+            each.close()
         self._servers = []
