@@ -38,7 +38,7 @@ def converter(registry: LyingRegistry) -> dict[str, str]:
     }  # fmt: skip
 
 
-def test_a_registry_that_hangs_fails_tasks_in_time_and_holds_nobody_else(
+def test_a_registry_that_hangs_fails_its_tasks_in_time_and_delays_no_others(
     worker: Standalone, registry: LyingRegistry
 ) -> None:
     registry.response, registry.drips = b"HTTP/1.1 200 OK\r\nX: ", True

@@ -129,7 +129,7 @@ def test_records_and_topics_are_copied_as_they_are(
     mirror.task.stop()
 
 
-def test_a_group_goes_on_in_the_other_cluster(
+def test_a_group_continues_in_the_other_cluster(
     clusters: tuple[BrokerThread, BrokerThread],
 ) -> None:
     source, target = clusters

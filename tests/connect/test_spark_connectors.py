@@ -79,7 +79,7 @@ def test_values_that_do_not_fit_are_reported(spark: Any, tmp_path: Path) -> None
     kit.stop()
 
 
-def test_a_source_of_files_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
+def test_a_source_of_files_resumes_where_it_stopped(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     spark.range(3).selectExpr("id", "cast(id AS STRING) AS name").write.parquet(str(folder))
     foreign = tmp_path / "checkpoint" / "of somebody else"

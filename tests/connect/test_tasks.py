@@ -108,7 +108,7 @@ def test_transforms_are_applied_and_what_they_drop_counts_as_done(worker: Standa
         assert not {"plain", "plain-x"} & set(admin.list_topics())
 
 
-def test_a_poison_record_fails_the_task_and_the_status_says_why(worker: Standalone) -> None:
+def test_a_poison_record_fails_the_task_and_the_status_has_the_reason(worker: Standalone) -> None:
     json_values = {"value.converter": "JsonConverter"}
     send(worker.bootstrap, "poison", b"{")
     worker.put("to", NOTED, topics="poison", list="poison", **json_values)
@@ -181,7 +181,7 @@ def test_topics_by_a_pattern_include_those_that_come_later(
     wait_for(lambda: Noted.values("pattern") == ["a", "b"])
 
 
-def test_a_connector_that_cannot_say_its_tasks_is_failed_until_it_can(worker: Standalone) -> None:
+def test_a_connector_that_cannot_list_its_tasks_is_failed_until_it_can(worker: Standalone) -> None:
     worker.put("from", UNMADE)
     status = worker.herder.status("from")
     assert (status.connector.state, status.connector.trace) == (

@@ -33,7 +33,7 @@ def shape(bootstrap: str, topic: str) -> tuple[int, str | None]:
     return partitions, configs["retention.ms"].value
 
 
-def test_topics_are_made_as_their_group_says_and_those_that_are_there_are_left(
+def test_topics_are_created_with_the_configs_of_their_group_and_existing_ones_are_unchanged(
     worker: Standalone,
 ) -> None:
     with Admin(worker.bootstrap) as admin:

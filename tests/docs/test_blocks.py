@@ -43,7 +43,7 @@ def test_the_code_of_a_page_runs(
         page.close()
 
 
-def test_every_block_says_what_it_is() -> None:
+def test_every_block_has_a_known_language() -> None:
     unknown = [
         str(block) for page in pages() for block in blocks(page) if block.language not in LANGUAGES
     ]

@@ -251,7 +251,7 @@ def test_a_recreated_topic_is_another_one_to_a_session_of_ids(session: Session) 
     assert codes == ({OFFSET_OUT_OF_RANGE} if session.version == 12 else {100})
 
 
-def test_without_a_free_slot_clients_go_on_with_full_fetches() -> None:
+def test_without_a_free_slot_clients_continue_with_full_fetches() -> None:
     overrides = {"max.incremental.fetch.session.cache.slots": "1"}
     with BrokerProcess(overrides=overrides) as broker, RawClient(broker.port) as client:
         topic_id = client.create_topic("t")

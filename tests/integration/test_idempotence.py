@@ -77,7 +77,7 @@ def test_a_retry_with_other_bounds_is_no_retry(producer: Producer) -> None:
     assert producer.client.offsets(producer.topic) == (0, 4)
 
 
-def test_sequences_go_on_from_zero_after_the_largest(producer: Producer) -> None:
+def test_sequences_continue_from_zero_after_the_largest(producer: Producer) -> None:
     producer.accepted(MAX_SEQUENCE - 1)
     producer.accepted(MAX_SEQUENCE)
     producer.accepted(0)

@@ -185,7 +185,7 @@ def test_added_partitions_are_there_at_once(client: RawClient, topic: str) -> No
     assert values(client.records(topic, 0, 1)) == [b"old"]
 
 
-def test_names_that_metrics_cannot_tell_apart_are_refused(client: RawClient, topic: str) -> None:
+def test_names_that_collide_in_metrics_are_refused(client: RawClient, topic: str) -> None:
     client.create_topic(f"{topic}.a_b")
     new = {"name": f"{topic}.a.b", "num_partitions": 1, "replication_factor": 1}
     answer = client.call(Api.CREATE_TOPICS, topics=[new], timeout_ms=10_000)

@@ -398,11 +398,11 @@ def run(examples: int, steps: int) -> None:
     )
 
 
-def test_the_machine_does_what_the_model_says() -> None:
+def test_the_machine_agrees_with_the_model() -> None:
     run(40, 30)
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(1_800)
-def test_the_machine_does_what_the_model_says_for_long() -> None:
+def test_the_machine_agrees_with_the_model_for_long() -> None:
     run(3_000, 100)

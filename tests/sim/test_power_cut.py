@@ -98,7 +98,7 @@ def test_a_flipped_bit_that_was_safe_is_neither_served_nor_cut_away(block: int) 
         flipped_bit(seed)
 
 
-def test_an_epoch_that_a_flipped_bit_raised_before_the_log_starts_fences_nobody() -> None:
+def test_an_epoch_that_a_flipped_bit_raised_before_the_log_starts_fences_no_producer() -> None:
     flipped_bit(11_684)
 
 

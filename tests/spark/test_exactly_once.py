@@ -227,7 +227,7 @@ def test_other_rows_for_a_transaction_that_timed_out_end_the_query(
     assert open_transactions(topic) == []
 
 
-def test_a_commit_that_comes_too_late_says_so_and_the_restart_mends_it(
+def test_a_commit_that_comes_too_late_fails_and_the_restart_completes_it(
     query: Query, topic: Topic
 ) -> None:
     messages = query.tasks(query.plan(), 0, ["a"], ["b"])

@@ -168,7 +168,7 @@ def test_large_topics_are_read_by_sparks_own_tasks(
     assert run(topic, "select sum(id) from {}").output.split() == ["sum(id)", "3"]
 
 
-def test_a_note_says_why_values_are_not_read_as_json(
+def test_a_note_explains_why_values_are_not_read_as_json(
     shared_session: Any, make_topic: Callable[..., Topic]
 ) -> None:
     topic = make_topic(1)

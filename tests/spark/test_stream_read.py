@@ -81,7 +81,7 @@ def until(holds: Callable[[], bool], query: Any = None) -> None:
         time.sleep(0.05)
 
 
-def test_available_now_reads_what_is_there_and_goes_on_from_the_checkpoint(
+def test_available_now_reads_what_is_there_and_resumes_from_the_checkpoint(
     run: Callable[..., Collected], make_topic: Callable[..., Topic]
 ) -> None:
     topic = make_topic(2)

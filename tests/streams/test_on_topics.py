@@ -122,7 +122,7 @@ def latest(records: list[tuple[bytes, Any]]) -> dict[tuple[str, int], tuple[floa
     }
 
 
-def test_windowed_totals_go_on_after_a_stop_with_their_state(shop: Shop) -> None:
+def test_windowed_totals_continue_after_a_stop_with_their_state(shop: Shop) -> None:
     shop.create("orders", "totals", partitions=2)
     order = {"id": "1", "item": "tea", "amount": 11.0}
     shop.send("orders", ("a", order, 1), ("b", order, 2), ("c", {**order, "amount": 9.0}, 3))

@@ -84,7 +84,7 @@ def around(broker: BrokerThread, spark: SparkSession, tmp_path: Path) -> Iterato
         each.stop()
 
 
-def test_python_state_goes_on_after_a_stop_and_late_records_have_their_topic(
+def test_python_state_continues_after_a_stop_and_late_records_have_their_topic(
     around: Surroundings,
 ) -> None:
     around.create("py-orders", partitions=2)

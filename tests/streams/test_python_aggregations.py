@@ -156,7 +156,7 @@ def test_a_function_with_state_that_raises_stops_the_app_with_its_error(drive: D
         driver.read("out")
 
 
-def test_an_aggregate_that_is_not_what_the_schema_says_stops_the_app(drive: Drive) -> None:
+def test_an_aggregate_that_does_not_match_its_schema_stops_the_app(drive: Drive) -> None:
     app = st.App("mistyped")
     by_item(app).aggregate(lambda: "", lambda text, o: text + o.item, schema="int").to("out")
     driver = drive(app)

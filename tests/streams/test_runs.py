@@ -245,7 +245,7 @@ def test_the_reset_tool_sets_where_the_next_run_begins(shop: Shop, tmp_path: Pat
     running.stop()
 
 
-def test_the_reset_tool_says_what_it_cannot_do(shop: Shop, tmp_path: Path) -> None:
+def test_the_reset_tool_reports_what_it_cannot_do(shop: Shop, tmp_path: Path) -> None:
     reported = reset_tool(shop, tmp_path, "--application-id", "x", "--input-topics", "not-there")
     assert reported.return_value == 1
     assert "Following topics are not found, skipping them\nTopic: not-there" in reported.output

@@ -149,7 +149,7 @@ def test_a_large_frame_is_not_read_beyond_its_end() -> None:
     assert len(reader.room()) <= 200_004
 
 
-def test_a_refused_reader_keeps_its_bytes_and_goes_on_when_granted() -> None:
+def test_a_refused_reader_keeps_its_bytes_and_continues_when_granted() -> None:
     memory = memory_of(limit_bytes=100_000)
     greedy, waiting = FrameReader(memory), FrameReader(memory)
     feed(greedy, framed(bytes(400_000))[:200_000])

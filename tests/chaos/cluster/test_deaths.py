@@ -82,7 +82,7 @@ def test_a_member_of_zookeeper_is_killed(
     load.assert_all_there(cluster.read_all(topic))
 
 
-def test_writing_goes_on_without_any_zookeeper(
+def test_writing_continues_without_any_zookeeper(
     start_cluster: StartCluster, ensemble: Ensemble, topic: str
 ) -> None:
     cluster = start_cluster(**DEFAULT_TIMES)

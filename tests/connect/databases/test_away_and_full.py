@@ -150,7 +150,7 @@ def test_connectors_wait_for_a_database_that_is_away(
 
 
 @pytest.mark.timeout(240)
-def test_what_is_tried_again_says_why_while_it_runs_and_the_rest_flows(
+def test_a_task_that_retries_reports_the_reason_and_the_others_run(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A database that rejects inserts for a while stops neither retrying sinks nor sources.
@@ -183,7 +183,7 @@ def test_what_is_tried_again_says_why_while_it_runs_and_the_rest_flows(
     assert caplog.text.count("heartbeat.action.query failed") <= 2, "once for each reason"
 
 
-def test_a_source_goes_on_when_there_is_room_to_sort_again(
+def test_a_source_continues_when_there_is_room_to_sort_again(
     postgres: Postgres, database: str
 ) -> None:
     def run(*statements: str) -> list[tuple[Any, ...]]:
@@ -301,7 +301,7 @@ def small_disk(folder: Path, size: str, owner: str = "postgres") -> Iterator[Any
 
 
 @pytest.mark.chaos
-def test_a_capture_goes_on_when_postgresql_has_room_for_a_large_transaction() -> None:
+def test_a_capture_continues_when_postgresql_has_room_for_a_large_transaction() -> None:
     """PostgreSQL spills the decoded changes of a large transaction to disk."""
     server = Postgres()
     slots = server.folder / "data" / "pg_replslot"
@@ -326,7 +326,7 @@ def test_a_capture_goes_on_when_postgresql_has_room_for_a_large_transaction() ->
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", "sqlite"])
-def test_a_sink_goes_on_when_the_disk_has_room_again(
+def test_a_sink_continues_when_the_disk_has_room_again(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
     folder = Path(tempfile.mkdtemp(prefix="ottla-small-"))

@@ -410,7 +410,7 @@ def test_values_of_every_type_come_back_from_the_other_side(
     sink.task.stop()
 
 
-def test_a_sink_goes_on_when_the_database_comes_back(postgres: Postgres, database: str) -> None:
+def test_a_sink_continues_when_the_database_comes_back(postgres: Postgres, database: str) -> None:
     properties = {"connection.url": postgres.url(database), "connection.user": "postgres"}
     made = Target(
         "postgresql", {**properties, "connection.password": postgres.password}, postgres.run

@@ -132,7 +132,7 @@ def test_what_cannot_be_read_in_parts_is_reported(
 
 
 @pytest.mark.parametrize("target", ["postgresql"], indirect=True)
-def test_a_part_that_fails_fails_the_load_which_is_begun_again(
+def test_a_part_that_fails_fails_the_load_which_is_restarted(
     target: Target, tmp_path: Path
 ) -> None:
     """The query fails only in one part: the rows from which its columns are inferred are good."""

@@ -171,7 +171,7 @@ def test_a_transaction_larger_than_a_poll_is_gone_on_with_after_a_crash(
     assert capturing.ops().count("u") == 80
 
 
-def test_an_interrupted_snapshot_goes_on_after_the_last_key(
+def test_an_interrupted_snapshot_continues_after_the_last_key(
     postgres: Postgres, database: str
 ) -> None:
     postgres.run(

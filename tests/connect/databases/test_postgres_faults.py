@@ -201,7 +201,7 @@ def test_a_value_that_fits_no_schema_is_reported_with_its_column(
         capturing.crash()
 
 
-def test_what_was_kept_back_while_nobody_ran_is_seen_at_once(
+def test_the_retained_wal_of_a_stopped_capture_is_visible_at_once(
     postgres: Postgres, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     postgres.run(ORDERS, database=database)

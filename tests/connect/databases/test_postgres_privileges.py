@@ -204,7 +204,7 @@ def test_errors_of_roles_and_databases_name_the_remedy(shop: Shop) -> None:
     shop.run(f"GRANT CONNECT ON DATABASE {shop.database} TO public")
 
 
-def test_a_new_table_without_privileges_is_noticed_and_the_others_go_on(shop: Shop) -> None:
+def test_a_new_table_without_privileges_is_noticed_and_the_others_continue(shop: Shop) -> None:
     shop.run("GRANT SELECT ON orders TO reader", CREATE_PUBLICATION)
     given = {"table_include_list": "public\\..*", "heartbeat_interval_ms": "100"}
     capture = shop.helped(**given)
@@ -283,7 +283,7 @@ def test_names_are_quoted_where_postgresql_requires_it(postgres: Postgres) -> No
     ]  # fmt: skip
 
 
-def test_a_server_that_cannot_serve_a_capture_says_what_to_set() -> None:
+def test_a_server_that_cannot_serve_a_capture_is_reported_with_what_to_set() -> None:
     server = Postgres()
     settings = "wal_level = replica\nmax_replication_slots = 1\nmax_wal_senders = 1\n"
     with open(server.folder / "data" / "postgresql.conf", "a") as file:

@@ -43,7 +43,7 @@ def test_always_reads_the_rows_at_each_start(postgres: Postgres, database: str) 
         capturing.crash()
 
 
-def test_always_goes_on_with_a_snapshot_that_was_interrupted(
+def test_always_continues_with_a_snapshot_that_was_interrupted(
     postgres: Postgres, database: str
 ) -> None:
     postgres.run(*ROWS, database=database)

@@ -82,7 +82,7 @@ def test_a_partition_is_read_from_an_offset(succeed: Run, fail: Fail, topic: str
     assert "Exactly one of --topic and --include" in fail("console-consumer")
 
 
-def test_a_group_goes_on_behind_what_was_printed(succeed: Run, topic: str) -> None:
+def test_a_group_resumes_after_what_was_printed(succeed: Run, topic: str) -> None:
     succeed("console-producer", "--topic", topic, stdin="".join(f"{n}\n" for n in range(10)))
     options = ("--topic", topic, "--group", f"group-of-{topic}", *FROM_BEGINNING)
     first = succeed("console-consumer", *options, "--max-messages", "4")
@@ -186,7 +186,7 @@ def test_brokers_that_are_not_there_are_named() -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted_it_commits_what_it_printed_and_says_how_much(
+def test_interrupted_it_commits_what_it_printed_and_prints_the_count(
     broker: BrokerProcess, succeed: Run, topic: str, number: int, code: int
 ) -> None:
     succeed("console-producer", "--topic", topic, stdin="a\nb\n")

@@ -140,7 +140,7 @@ def test_wrong_values_and_names_are_refused_by_name(fail: Fail, existing: str) -
         ["--alter", "--user", "alice", "--add-config", "SCRAM-SHA-256=[password=x]"],
     ],
 )
-def test_brokers_without_quotas_say_so(fail: Fail, arguments: list[str]) -> None:
+def test_brokers_without_quotas_are_a_clear_error(fail: Fail, arguments: list[str]) -> None:
     assert "The brokers do not support client quotas and SCRAM credentials" in fail(
         "configs", *arguments
     )

@@ -47,7 +47,7 @@ def test_json_has_the_same(succeed: Run, topic: str) -> None:
     }
 
 
-def test_a_topic_that_exists_or_does_not_is_a_failure_unless_said_otherwise(
+def test_a_topic_that_exists_or_does_not_is_a_failure_unless_an_option_allows_it(
     succeed: Run, fail: Fail, topic: str
 ) -> None:
     missing = fail("topics", "--describe", "--topic", topic)

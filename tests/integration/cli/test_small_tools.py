@@ -72,7 +72,7 @@ def test_offsets_of_nothing(fail: Fail, filled: str) -> None:
 # --------------------------------------------------------------------------- delete-records
 
 
-def test_records_are_deleted_as_a_file_says(
+def test_records_are_deleted_up_to_the_offsets_of_a_file(
     run: Run, succeed: Run, filled: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "offsets.json"
@@ -108,7 +108,7 @@ def test_records_are_deleted_as_a_file_says(
         ),
     ],
 )
-def test_a_file_that_says_nothing_deletes_nothing(
+def test_an_empty_file_deletes_nothing(
     fail: Fail, tmp_path: Path, content: str, message: str
 ) -> None:
     file = tmp_path / "offsets.json"

@@ -75,7 +75,7 @@ def test_one_failure_is_raised_and_with_errors_asked_for_returned(admin: Admin, 
     assert again.errors[right].code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_topic_that_does_not_exist_is_said_at_once(admin: Admin, topic: str) -> None:
+def test_a_topic_that_does_not_exist_is_reported_at_once(admin: Admin, topic: str) -> None:
     for call in (admin.describe_topics, admin.delete_topics):
         with pytest.raises(UnknownTopic, match=topic):
             call(topic)
@@ -116,7 +116,7 @@ def test_a_description_of_many_partitions_comes_in_pages(
     )
 
 
-def test_configs_tell_where_they_come_from(admin: Admin, topic: str) -> None:
+def test_configs_have_their_source(admin: Admin, topic: str) -> None:
     admin.create_topics(NewTopic(topic, configs={"retention.ms": "1000"}))
     found = eventually(
         lambda: admin.describe_configs(
@@ -196,7 +196,7 @@ def test_configs_of_groups(admin: Admin, group: str) -> None:
     admin.alter_configs({resource: {"consumer.session.timeout.ms": None}})
 
 
-def test_a_broker_that_does_not_exist_is_said_with_those_that_do(admin: Admin) -> None:
+def test_a_broker_that_does_not_exist_is_reported_with_those_that_do(admin: Admin) -> None:
     with pytest.raises(ClientError, match="broker 77 does not exist; the cluster has 1"):
         admin.describe_configs(ConfigResource(ResourceType.BROKER, "77"))
     with pytest.raises(InvalidConfig, match="does not exist: broker IDs are numbers"):
@@ -237,7 +237,7 @@ def test_both_worlds_are_one_implementation(bootstrap: str, topic: str) -> None:
     assert public - vars(Admin).keys() == set()
 
 
-def test_a_closed_admin_says_so(bootstrap: str) -> None:
+def test_a_closed_admin_is_a_clear_error(bootstrap: str) -> None:
     admin = Admin(bootstrap)
     admin.close()
     admin.close()

@@ -73,7 +73,7 @@ def test_the_next_bootstrap_server_is_asked_when_one_is_not_there(broker: Broker
     asyncio.run(main())
 
 
-def test_a_broker_with_an_address_that_nobody_can_reach_is_named() -> None:
+def test_a_broker_with_an_unreachable_address_is_named() -> None:
     """A wrong advertised.listeners is the most common configuration mistake."""
 
     def script(stream: Stream) -> None:
@@ -190,7 +190,7 @@ def test_a_request_in_flight_when_the_client_is_closed_fails() -> None:
         asyncio.run(main(broker.bootstrap))
 
 
-def test_connections_that_nobody_uses_are_closed(
+def test_idle_connections_are_closed(
     broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_module, "IDLE_CHECK_S", 0.05)
@@ -234,7 +234,7 @@ def test_what_may_pass_is_tried_again_and_what_may_not_is_raised(broker: BrokerP
     asyncio.run(main())
 
 
-def test_the_last_failure_is_what_a_timeout_tells(broker: BrokerProcess) -> None:
+def test_a_timeout_reports_the_last_failure(broker: BrokerProcess) -> None:
     async def main() -> None:
         async with Started(broker.bootstrap) as cluster:
 

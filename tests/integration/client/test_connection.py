@@ -78,7 +78,7 @@ def test_a_broker_that_does_not_know_our_api_versions_is_asked_in_version_0() ->
         run_with(broker, use)
 
 
-def test_what_no_common_version_can_say_is_refused_before_it_is_sent() -> None:
+def test_a_request_without_a_common_version_is_refused_before_it_is_sent() -> None:
     async def use(connection: Connection) -> None:
         with pytest.raises(UnsupportedVersion, match=r"LIST_GROUPS.*supports 0 to 3"):
             await connection.request(Api.LIST_GROUPS, {}, 5, min_version=4)
@@ -156,7 +156,7 @@ def test_answers_of_any_size_arrive_in_pieces_of_any_size(size: int, piece: int)
         run_with(broker, use)
 
 
-def test_an_answer_that_nobody_waits_for_any_more_is_dropped() -> None:
+def test_a_response_that_is_no_longer_awaited_is_dropped() -> None:
     async def use(connection: Connection) -> None:
         given_up = connection.send(Api.METADATA, 9, NOBODY, 5)
         given_up.cancel()
@@ -210,14 +210,14 @@ def test_a_short_time_counts_though_a_long_one_was_asked_for_first() -> None:
         run_with(broker, use)
 
 
-def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
+def test_a_silent_peer_is_given_up_in_time() -> None:
     start = time.monotonic()
     error = opening(lambda stream: stream.receive() and stream.receive(), timeout_s=0.3)
     assert isinstance(error, KafkaTimeout)
     assert time.monotonic() - start < 3
 
 
-def test_a_port_where_nobody_listens_and_a_host_that_is_none_are_named() -> None:
+def test_a_closed_port_and_an_unknown_host_are_named() -> None:
     async def main(host: str, port: int) -> None:
         await Connection.open(host, port, timeout_s=5)
 

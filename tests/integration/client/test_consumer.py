@@ -220,7 +220,7 @@ def test_an_offset_out_of_range_is_reset(
         assert [record.offset for record in take(consumer, 3)] == [0, 1, 2]
 
 
-def test_committed_offsets_are_where_the_group_goes_on(
+def test_a_group_resumes_from_its_committed_offsets(
     broker: BrokerProcess, client: RawClient, topic: str
 ) -> None:
     fill(client, topic, 6)
@@ -283,7 +283,7 @@ def test_auto_commit_commits_now_and_then_while_iterating(
         assert found.offset <= record.offset
 
 
-def test_iterating_stops_and_goes_on_where_it_stopped(
+def test_iteration_resumes_where_it_stopped(
     broker: BrokerProcess, client: RawClient, topic: str
 ) -> None:
     fill(client, topic, 8)

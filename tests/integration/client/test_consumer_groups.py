@@ -209,7 +209,7 @@ def test_listeners_run_in_the_polling_thread_and_may_use_the_consumer(
         assert [each.offset for each in committed.values() if each is not None] == [1]
 
 
-def test_an_exception_of_a_listener_comes_out_of_poll_and_the_rebalance_goes_on(
+def test_poll_raises_the_exception_of_a_listener_and_the_rebalance_continues(
     broker: BrokerProcess, client: RawClient, topic: str, group: str
 ) -> None:
     client.create_topic(topic, 1)

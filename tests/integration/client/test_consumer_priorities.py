@@ -70,7 +70,7 @@ def test_what_comes_later_overtakes_what_waits(
         assert consumer.lag(TopicPartition(topic, 2)) == 0
 
 
-def test_paused_partitions_hold_nobody_up(
+def test_paused_partitions_do_not_delay_others(
     broker: BrokerProcess, client: RawClient, topic: str
 ) -> None:
     client.create_topic(topic, PARTITIONS, retention_ms="-1")

@@ -97,7 +97,9 @@ def test_an_authorisation_failure_has_topic_and_partition_and_harms_no_other_rec
     ]  # fmt: skip
 
 
-def test_single_records_that_are_refused_say_why(script: Refusing, producer: Producer) -> None:
+def test_single_records_that_are_refused_have_the_reason(
+    script: Refusing, producer: Producer
+) -> None:
     script.answers.append(
         {
             "error_code": ErrorCode.INVALID_RECORD,
@@ -147,7 +149,7 @@ def test_a_broker_that_lost_the_sequence_gets_a_new_epoch(
     ]  # fmt: skip
 
 
-def test_a_duplicate_is_a_success_of_which_nobody_knows_the_offset(
+def test_a_duplicate_is_a_success_with_an_unknown_offset(
     script: Refusing, producer: Producer
 ) -> None:
     script.answers.append({"error_code": ErrorCode.DUPLICATE_SEQUENCE_NUMBER})

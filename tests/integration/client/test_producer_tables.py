@@ -94,7 +94,9 @@ def test_rows_lie_where_single_records_would(broker: BrokerProcess, topic: str) 
         assert metadata.offsets[partition] == (0, len(expected) - 1, len(expected))
 
 
-def test_rows_go_where_a_column_or_a_number_says(broker: BrokerProcess, topic: str) -> None:
+def test_rows_go_to_the_partition_of_a_column_or_of_an_argument(
+    broker: BrokerProcess, topic: str
+) -> None:
     created(broker, topic, 3)
     table = pa.table({"p": [2, 0, 2], "v": ["a", "b", "c"]})
     with Producer(broker.bootstrap) as producer:
@@ -135,7 +137,7 @@ def test_other_columns_become_json(broker: BrokerProcess, topic: str) -> None:
     assert fourth.value() == b"null"
 
 
-def test_what_cannot_be_is_said(broker: BrokerProcess, topic: str) -> None:
+def test_invalid_arguments_are_reported(broker: BrokerProcess, topic: str) -> None:
     with Producer(broker.bootstrap, max_request_size=5000) as producer:
         table = pa.table({"v": ["small", "x" * 6000]})
         with pytest.raises(RecordTooLarge, match="row 1"):

@@ -190,7 +190,7 @@ def test_offsets_are_committed_with_the_transaction(
     assert committed(broker, topic) == [b"%d" % number for number in range(10)]
 
 
-def test_what_needs_a_transaction_says_so(
+def test_calls_that_need_a_transaction_fail_without_one(
     broker: BrokerProcess, topic: str, transactional_id: str
 ) -> None:
     with Producer(broker.bootstrap, transactional_id=transactional_id) as producer:

@@ -130,7 +130,7 @@ def test_a_client_shows_its_own_certificate(authority: Authority) -> None:
             Admin(broker.bootstrap, **options)
 
 
-def test_a_client_that_speaks_tls_to_a_plain_broker_says_so(broker: BrokerProcess) -> None:
+def test_tls_to_a_plaintext_broker_is_a_clear_error(broker: BrokerProcess) -> None:
     start = time.monotonic()
     with pytest.raises(BrokersUnreachable, match=f"127.0.0.1:{broker.port}"):
         Admin(broker.bootstrap, security_protocol="SSL", default_api_timeout_ms=SOON_MS)
@@ -242,7 +242,7 @@ def test_javas_jaas_config_does_the_same(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_said_at_once_and_not_tried_again(mechanism: str) -> None:
+def test_a_wrong_password_fails_at_once_and_is_not_retried(mechanism: str) -> None:
     start = time.monotonic()
     with FakeBroker(SaslScript(mechanism)) as broker:
         with pytest.raises(AuthenticationFailed, match="rejected the credentials") as failure:
@@ -299,7 +299,7 @@ def test_sasl_without_a_user_is_an_error_before_anything_is_connected() -> None:
         Admin("localhost:1", security_protocol="SASL_PLAINTEXT")
 
 
-def test_a_broker_without_sasl_is_an_error_that_says_so() -> None:
+def test_a_broker_without_sasl_is_a_clear_error() -> None:
     with (
         FakeBroker(lambda stream: stream.serve({3: (0, 13), 18: (0, 4)})) as broker,
         pytest.raises(ClientError, match="SASL_HANDSHAKE"),

@@ -122,7 +122,7 @@ def test_leaders_are_fair_again_after_a_broker_returned(
     wait_for(is_fair, "fair leaders")
 
 
-def test_a_consumer_group_goes_on_when_its_coordinator_dies(
+def test_a_consumer_group_continues_when_its_coordinator_dies(
     cluster: ClusterOfProcesses, topic: str
 ) -> None:
     cluster.create_topic(topic)

@@ -78,7 +78,7 @@ def test_a_transaction_creates_replaces_and_deletes(opened: Opened) -> None:
         ([], [Delete("/topics/a"), Replace("/topics/a", b"x")], "/topics/a"),
     ],
 )
-def test_a_conflict_says_where_and_changes_nothing(
+def test_a_conflict_reports_its_position_and_changes_nothing(
     opened: Opened, checks: Any, ops: Any, path: str
 ) -> None:
     async def scenario() -> None:

@@ -19,7 +19,7 @@ OUTAGE_S = 4.0
 """Longer than the sessions of these brokers, and many times their leases."""
 
 
-def test_writing_goes_on_while_all_of_zookeeper_is_away(
+def test_writing_continues_while_all_of_zookeeper_is_away(
     cluster: ClusterOfProcesses, zookeeper: EnsembleMember, topic: str
 ) -> None:
     cluster.create_topic(topic, partitions=3)

@@ -218,7 +218,7 @@ def test_a_silent_member_is_removed_after_its_session_timeout(
     assert heartbeat(client, group, member) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_broker_that_stops_keeps_nobody_waiting(own_broker: BrokerProcess) -> None:
+def test_a_broker_that_stops_answers_waiting_requests(own_broker: BrokerProcess) -> None:
     with ready_client(own_broker) as client, ExitStack() as stack:
         stable_member(client, "g")
         waiting = []

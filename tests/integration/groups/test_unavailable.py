@@ -53,7 +53,7 @@ def check_loading(client: RawClient, member: Any) -> None:
     assert deleted.results[0].error_code == LOADING
 
 
-def test_a_coordinator_that_loads_says_so() -> None:
+def test_a_loading_coordinator_returns_its_error() -> None:
     async def scenario() -> None:
         async with EmbeddedBroker(overrides=OVERRIDES) as embedded:
             with RawClient(embedded.port) as client:

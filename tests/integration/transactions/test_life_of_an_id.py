@@ -103,7 +103,7 @@ def hasty() -> Iterator[BrokerProcess]:
         assert "Traceback" not in process.log()
 
 
-def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_goes_on_after_an_abort(
+def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_continues_after_an_abort(
     hasty: BrokerProcess, topic: str
 ) -> None:
     """Same as Apache Kafka 4.3.1: the bumped epoch fences the producer until it aborts."""

@@ -144,7 +144,7 @@ def test_the_oldest_open_transaction_decides_how_far_can_be_read(
     assert stable == [0, 2, 2, 8]
 
 
-def test_describe_producers_tells_where_an_open_transaction_began(
+def test_describe_producers_returns_the_start_offset_of_an_open_transaction(
     client: RawClient, topic: str, producer: TransactionalProducer
 ) -> None:
     client.produce(topic, [(None, b"before", (), TIMESTAMP)])

@@ -50,7 +50,7 @@ def test_a_record_acknowledged_by_the_leader_alone_outlives_its_full_disk() -> N
         assert world.partition(world.leader()).log.log_end_offset == end
 
 
-def test_a_follower_with_a_full_disk_holds_up_nobody() -> None:
+def test_a_follower_with_a_full_disk_delays_no_others() -> None:
     """The follower leaves the ISR at once, not only after replica.lag.time.max.ms."""
     with bed(**LAG) as world:
         leader, full = world.leader(), world.followers()[0]

@@ -189,7 +189,7 @@ def test_without_a_lease_acks_1_waits_for_the_followers() -> None:
         assert world.produce(leader, acks=1, timeout_ms=300) is not E.NONE
 
 
-def test_a_leader_that_was_replaced_does_not_tell_where_the_log_ends() -> None:
+def test_a_replaced_leader_does_not_return_the_log_end_offset() -> None:
     """The old leader has not heard of its replacement, and its lease has expired."""
     with bed() as world:
         old = world.leader()
@@ -229,7 +229,7 @@ def test_a_leader_without_a_lease_refuses_what_is_out_of_order_when_it_is_certai
 @pytest.mark.parametrize(
     ("version", "code"), [(4, E.LEADER_NOT_AVAILABLE), (5, E.OFFSET_NOT_AVAILABLE)]
 )
-def test_a_new_leader_tells_no_end_before_it_has_confirmed_what_it_began_with(
+def test_a_new_leader_returns_no_end_offset_before_its_first_high_watermark(
     version: int, code: ErrorCode
 ) -> None:
     with bed() as world:
@@ -383,7 +383,7 @@ def test_a_broker_with_data_does_not_start_a_new_cluster_in_an_empty_zookeeper()
         world.until(lambda: machine.is_ready and victim in world.isr())
 
 
-def test_a_machine_that_lost_power_says_so_even_if_it_loses_its_session_while_it_joins(
+def test_a_machine_that_lost_power_reports_it_even_if_its_session_ends_while_it_joins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with bed() as world:
@@ -519,7 +519,7 @@ def test_a_leader_reads_for_its_followers_only_what_has_news(
         assert log.log_end_offset == 3
 
 
-def test_a_controller_whose_session_has_ended_elects_nobody_in_the_next_one() -> None:
+def test_a_controller_whose_session_has_ended_elects_no_leader_in_the_next_one() -> None:
     """The controller's commit is in flight when the session ends, and is retried in the next
     session. No other controller was elected in between, so the epoch is unchanged (seeds 19
     and 39)."""

@@ -20,7 +20,7 @@ def test_a_sweep_runs_whole_worlds_in_processes_of_its_own(
     assert verdict == "no violation"
 
 
-def test_a_sweep_stops_at_the_first_violation_and_tells_how_to_see_it_again(
+def test_a_sweep_stops_at_the_first_violation_and_prints_how_to_repeat_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begun: list[int] = []

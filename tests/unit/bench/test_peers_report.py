@@ -33,7 +33,9 @@ def test_a_ratio_above_one_is_better_for_us_whatever_is_better(rows: list[Row]) 
     ]
 
 
-def test_the_page_has_every_row_and_says_why_one_is_lost(tmp_path: Path, rows: list[Row]) -> None:
+def test_the_page_has_every_row_and_the_reason_of_a_lost_one(
+    tmp_path: Path, rows: list[Row]
+) -> None:
     report.save("latency", rows, {"cores": "2"}, "2026-01-01", tmp_path)
     page = (tmp_path / "benchmarks.md").read_text()
     assert "| requests | requests/s | 20.0 | Apache Kafka | 5.00 | **4.0** |" in page

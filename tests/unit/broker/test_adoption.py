@@ -59,7 +59,7 @@ def test_a_topic_keeps_its_id_configs_and_partitions() -> None:
     assert adoption.notes == []
 
 
-def test_leader_epochs_go_on_after_the_latest_that_anybody_knows() -> None:
+def test_leader_epochs_continue_after_the_latest_known_one() -> None:
     adoption = decide(
         [found_log("a", index, A_ID) for index in range(3)],
         kraft(a=(A_ID, {0: 3, 1: 0, 2: 5})),

@@ -136,7 +136,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(work)
 
 
-def test_a_worker_process_compacts_a_log_and_the_checkpoint_says_so(tmp_path: Path) -> None:
+def test_a_worker_process_compacts_a_log_and_writes_the_checkpoint(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     log = broker.add_log("orders")
     broker.fill(log)
@@ -178,7 +178,7 @@ def test_a_clean_log_is_left_alone_after_a_restart(tmp_path: Path) -> None:
     assert recorder.calls == []
 
 
-def test_a_log_that_cannot_be_cleaned_is_left_alone_and_the_others_go_on(
+def test_a_log_that_cannot_be_cleaned_is_skipped_and_the_others_are_cleaned(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = Broker(tmp_path)
@@ -428,7 +428,7 @@ def test_the_threads_share_memory_and_throughput(tmp_path: Path, threads: str) -
     assert limits.max_bytes_per_second == 4_000 / int(threads)
 
 
-def test_a_worker_that_dies_says_why(
+def test_a_worker_that_dies_is_reported_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(compactor_module, "WORKER", "no.such.worker")

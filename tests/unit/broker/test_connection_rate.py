@@ -29,7 +29,7 @@ def test_without_a_limit_nothing_waits() -> None:
     assert all(rate.try_acquire(UNLIMITED, 0.0) for _ in range(1_000))
 
 
-def test_a_rate_of_zero_lets_nobody_in_until_it_is_changed() -> None:
+def test_a_rate_of_zero_accepts_no_connection_until_it_is_changed() -> None:
     rate = ConnectionRate()
     assert taken(rate, 0, 5.0) == 0
     assert rate.wait_s(0) == RECHECK_S

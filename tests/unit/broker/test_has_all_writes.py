@@ -60,7 +60,7 @@ def test_after_a_clean_shutdown_nothing_is_lost_even_in_another_boot() -> None:
 
 
 @pytest.mark.parametrize("ends_in_order", [True, False])
-def test_a_run_that_nobody_knew_of_vouches_for_nothing(ends_in_order: bool) -> None:
+def test_a_run_that_did_not_register_proves_nothing(ends_in_order: bool) -> None:
     disk = SimulatedDisk()
     begun(disk).mark_registered()
     disk = disk.power_cut(random.Random(1))

@@ -25,7 +25,7 @@ from ottla.cli.group_reset import (
         ("1970-01-02", 86_400_000),
     ],
 )
-def test_a_date_is_utc_unless_it_says_otherwise(text: str, milliseconds: int) -> None:
+def test_a_date_is_utc_unless_it_has_a_zone(text: str, milliseconds: int) -> None:
     assert parse_datetime_ms(text) == milliseconds
 
 

@@ -76,7 +76,7 @@ def test_broker_starts_without_options(
     assert config.log_dirs == [str(home / ".local/share/ottla")]
 
 
-def test_data_goes_where_xdg_says(
+def test_data_goes_to_the_directory_of_xdg(
     ottla: Command, started: list[BrokerConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "/xdg")
@@ -175,7 +175,7 @@ def test_kafka_server_start_without_its_file_is_one_sentence(
     )
 
 
-def test_what_the_configuration_should_have_said_is_logged(
+def test_unknown_and_unused_properties_are_logged(
     ottla: Command, started: list[BrokerConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):

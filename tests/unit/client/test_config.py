@@ -177,7 +177,7 @@ def test_a_property_of_another_client_is_an_error_that_names_the_client() -> Non
         AdminConfig.of(None, None, {"linger_ms": 1})
 
 
-def test_an_argument_in_a_dictionary_is_an_error_that_says_where_it_belongs() -> None:
+def test_an_argument_in_a_dictionary_is_an_error_that_names_its_place() -> None:
     with pytest.raises(InvalidConfig, match=r"value\.serializer is an argument.* value_serializer"):
         ProducerConfig.of({"value.serializer": "json"}, None, {})
     with pytest.raises(InvalidConfig, match="Write topics=…"):

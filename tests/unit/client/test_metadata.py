@@ -45,7 +45,7 @@ def after(*answers: Any, complete: bool = False) -> ClusterMetadata:
     return metadata
 
 
-def test_an_answer_tells_of_brokers_topics_and_leaders() -> None:
+def test_a_response_has_brokers_topics_and_leaders() -> None:
     metadata = after(answer(topic("t", partition(1, leader=2), partition(0))))
     assert metadata.cluster_id == "c"
     assert metadata.controller_id == 2

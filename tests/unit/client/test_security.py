@@ -57,7 +57,7 @@ def test_each_dialogue_has_a_nonce_of_its_own() -> None:
         (b"r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0S,i=2000000000", "SCRAM iterations"),
     ],
 )
-def test_a_challenge_that_is_none_is_refused(challenge: bytes, message: str) -> None:
+def test_an_invalid_challenge_is_refused(challenge: bytes, message: str) -> None:
     with pytest.raises(AuthenticationFailed, match=message):
         scram_256().final(challenge)
 

@@ -109,7 +109,7 @@ def test_default_passes_its_own_validator_and_survives_its_text_form(key: Config
 
 
 @pytest.mark.parametrize("key", [*TOPIC, *BROKER], ids=lambda key: key.name)
-def test_every_property_says_what_it_does_in_a_sentence(key: ConfigKey) -> None:
+def test_every_property_is_described_in_a_sentence(key: ConfigKey) -> None:
     assert key.doc.endswith(".")
     assert 15 < len(key.doc) < 250
 

@@ -42,7 +42,7 @@ def test_work_is_shared_out_evenly_connectors_and_tasks_apart() -> None:
         assert sum(unit.task == 0 for unit in each) == 2
 
 
-def test_a_newcomer_gets_its_share_and_nobody_stops_what_it_keeps() -> None:
+def test_a_new_member_gets_its_share_and_kept_tasks_are_not_stopped() -> None:
     owned = settle({"a": frozenset()}, units(4), LeaderState())
     shares = assign({**owned, "b": frozenset()}, units(4), LeaderState(), 0, 0)
     assert len(shares.revoked["a"]) == 4

@@ -180,7 +180,7 @@ def test_json_that_is_no_envelope_is_an_error_of_its_record(written: bytes) -> N
         JsonConverter({}).to_connect("t", written)
 
 
-def test_a_value_that_is_not_what_its_schema_says_is_refused() -> None:
+def test_a_value_that_does_not_match_its_schema_is_refused() -> None:
     with pytest.raises(DataError, match=r"value\.id must be int32"):
         JsonConverter({}).from_connect("t", ORDER, {"id": "7", "note": None})
 

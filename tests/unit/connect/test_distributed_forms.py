@@ -125,7 +125,7 @@ def test_a_restart_is_asked_for_and_what_is_no_record_of_ours_is_passed_over() -
     assert state.units() == frozenset()
 
 
-def test_levels_have_kafkas_keys_and_those_that_nobody_knows_are_passed_over() -> None:
+def test_levels_have_kafkas_keys_and_unknown_ones_are_skipped() -> None:
     state = ConfigState()
     name, value = level_entry("org.apache", "DEBUG")
     assert name == "logger-cluster-org.apache"

@@ -55,9 +55,7 @@ def test_a_change_is_its_new_row() -> None:
         ("rewrite-with-tombstone", {**OLD, "__deleted": "true"}, None),
     ],
 )
-def test_deletes_and_tombstones_become_what_the_mode_says(
-    mode: str, delete: Any, tombstone: Any
-) -> None:
+def test_deletes_and_tombstones_are_handled_by_mode(mode: str, delete: Any, tombstone: Any) -> None:
     made = transform(delete_tombstone_handling_mode=mode)
     for record, wanted in ((envelope("d", OLD, None), delete), (TOMBSTONE, tombstone)):
         found = made.apply(record)

@@ -251,7 +251,7 @@ def test_each_topic_has_files_of_its_own_that_roll(tmp_path: Path) -> None:
     }
 
 
-def test_csv_goes_on_with_the_columns_of_the_file(tmp_path: Path) -> None:
+def test_csv_continues_with_the_columns_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "out.csv"
     given = {"file": str(file), "format": "csv", "csv.null": "-"}
     kit = SinkKit("FileSink", given, tolerates=True)

@@ -78,7 +78,7 @@ def test_no_more_lines_at_once_than_asked_for(file: Path) -> None:
     assert [len(reading.lines()) for _ in range(4)] == [4, 4, 2, 0]
 
 
-def test_a_restart_goes_on_at_the_next_line(file: Path) -> None:
+def test_a_restart_resumes_at_the_next_line(file: Path) -> None:
     file.write_text("a\nb\n")
     reading = Reading(file, batch_size=1)
     assert reading.lines() == ["a"]
@@ -187,7 +187,7 @@ def test_a_sink_whose_file_was_renamed_writes_a_new_one(file: Path, tmp_path: Pa
     assert (old.read_text(), file.read_text()) == ("a\n", "b\n")
 
 
-def test_a_sink_that_may_not_write_says_so(tmp_path: Path) -> None:
+def test_a_sink_without_write_permission_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Cannot write"):
         Writing(tmp_path / "no" / "folder", tmp_path)
     assert os.listdir(tmp_path) == []

@@ -136,7 +136,7 @@ def test_what_may_pass_is_sent_again(server: Server) -> None:
         sink(server, max_retries="0").put(1)
 
 
-def test_the_record_that_is_refused_is_found_and_the_rest_goes_on(server: Server) -> None:
+def test_a_refused_record_is_found_and_the_others_are_sent(server: Server) -> None:
     server.response = lambda body: (422 if b"13" in body else 200, {})
     kit = sink(server, tolerates=True, batching_enabled="true")
     kit.put(*range(10, 30))

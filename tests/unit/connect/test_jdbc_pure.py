@@ -132,7 +132,7 @@ def test_values_are_handed_over_without_loss() -> None:
     assert bound(None, True, "sqlite") == 1
 
 
-def test_keys_come_from_where_pk_mode_says() -> None:
+def test_keys_come_from_the_source_that_pk_mode_names() -> None:
     plain = record(1, "a").with_(key=7, key_schema=INT32, origin=None)
     kafka = rules(pk_mode="kafka", deletes=False).action(record(1, "a", partition=2, offset=3))
     assert kafka is not None
@@ -165,7 +165,7 @@ def test_tables_are_named_after_topics() -> None:
     assert rules(table_format="copy.${table}_x").table_of("a.b.people") == ("copy", "people_x")
 
 
-def test_envelopes_say_what_is_done() -> None:
+def test_envelopes_have_an_operation() -> None:
     def envelope(op: str, before: Any, after: Any) -> ConnectRecord:
         value = {"before": before, "after": after, "op": op, "source": {}}
         return ConnectRecord("people", value, None, {"id": 1}, KEY)

@@ -37,7 +37,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     plugins._connectors.cache_clear()
 
 
-def test_what_the_page_says_is_so(page: Any, tmp_path: Path) -> None:
+def test_the_example_of_the_page_works(page: Any, tmp_path: Path) -> None:
     page.test_a_restart_neither_loses_nor_repeats()
     page.test_a_batch_that_comes_again_replaces_itself(tmp_path)
     kit = SinkKit(page.Appender, {"file": str(tmp_path / "other")}, tolerates=True)

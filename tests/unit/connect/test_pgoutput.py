@@ -193,7 +193,7 @@ def test_with_a_full_identity_an_untouched_large_value_is_known() -> None:
     assert record.headers == ()
 
 
-def test_a_stream_goes_on_inside_a_transaction() -> None:
+def test_a_stream_continues_inside_a_transaction() -> None:
     messages = [begin(200), relation(), insert(1, "a"), insert(2, "b"), insert(3, "c"),
                 commit(200, 210), begin(220), insert(4, "d"), commit(220, 230)]  # fmt: skip
     for cut in range(len(messages) + 1):

@@ -103,7 +103,7 @@ def test_days_are_the_same_both_ways(days: int) -> None:
     assert times.days(civil(days)) == days
 
 
-def test_enums_say_what_is_allowed() -> None:
+def test_enums_list_their_allowed_values() -> None:
     kind = column_type(90001, -1, TypeModes(), CATALOG)
     assert kind.schema.type is Type.STRING
     assert kind.schema.parameters == {"allowed": "sad,happy"}

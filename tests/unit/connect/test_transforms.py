@@ -281,7 +281,7 @@ def test_schemas_follow_what_is_done_to_fields_of_fields() -> None:
 
 
 @pytest.mark.parametrize("path", ["a.`b", "a..b", ""])
-def test_a_path_that_is_none_is_refused(path: str) -> None:
+def test_an_invalid_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="path"):
         transform("MaskField$Value", fields=f"{path},c", **V2) if path else transform(
             "MaskField$Value", fields="a.", **V2

@@ -86,7 +86,7 @@ def test_values_of_any_bytes_come_back_after_a_restart(fs: MemoryFileSystem) -> 
         ([], [Delete("/a"), Replace("/a", b"")], "/a", None),
     ],
 )
-def test_a_conflict_says_what_failed_and_changes_nothing(
+def test_a_conflict_reports_what_failed_and_changes_nothing(
     fs: MemoryFileSystem, checks: Any, ops: Any, path: str, found: int | None
 ) -> None:
     async def scenario() -> None:
@@ -243,7 +243,7 @@ def test_a_tail_whose_sectors_were_not_written_is_torn(fs: MemoryFileSystem) -> 
     run(scenario())
 
 
-def test_the_store_goes_on_after_a_torn_tail(fs: MemoryFileSystem) -> None:
+def test_the_store_continues_after_a_torn_tail(fs: MemoryFileSystem) -> None:
     async def scenario() -> None:
         await fill(fs)
         fs.names[LOG].data = fs.names[LOG].data[:-5]

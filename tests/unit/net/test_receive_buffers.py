@@ -5,7 +5,7 @@ from ottla.net.receive_buffers import MAX_BUFFERS, MAX_KEPT_BYTES, ReceiveBuffer
 MEGABYTE = 1024 * 1024
 
 
-def test_a_buffer_is_used_again_once_nobody_looks_at_it() -> None:
+def test_a_buffer_is_reused_once_no_view_is_left() -> None:
     buffers = ReceiveBuffers()
     first = buffers.acquire(MEGABYTE)
     view = memoryview(first)[10:20].toreadonly()

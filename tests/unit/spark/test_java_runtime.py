@@ -26,7 +26,7 @@ def home(at: Path, release: str | None) -> Path:
 @pytest.mark.parametrize(
     "release", [None, 'JAVA_VERSION="17"\n', f'MODULES="java.base {MODULE}"\n'], ids=str
 )
-def test_a_runtime_that_has_it_or_does_not_say_is_taken_as_it_is(
+def test_a_runtime_that_has_it_or_does_not_report_it_is_unchanged(
     tmp_path: Path, release: str | None
 ) -> None:
     there = home(tmp_path / "java", release)

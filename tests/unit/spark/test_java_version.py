@@ -19,7 +19,9 @@ from ottla.base.java import java_feature_version
         ("", None),
     ],
 )
-def test_a_runtime_tells_its_version(tmp_path: Path, described: str, version: int | None) -> None:
+def test_the_version_of_a_runtime_is_read(
+    tmp_path: Path, described: str, version: int | None
+) -> None:
     (tmp_path / "release").write_text(described)
     assert java_feature_version(tmp_path) == version
 

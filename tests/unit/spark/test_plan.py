@@ -74,7 +74,7 @@ def test_parts_cover_their_ranges_exactly(
         assert at == each.end
 
 
-def test_a_limit_is_shared_in_proportion_and_nobody_starves() -> None:
+def test_a_limit_is_shared_in_proportion_and_no_partition_starves() -> None:
     start, end = {T0: 0, T1: 0, T2: 5}, {T0: 900, T1: 100, T2: 6}
     limited = rate_limited(start, end, 100)
     assert limited == {T0: 89, T1: 9, T2: 6}
@@ -96,7 +96,7 @@ def test_new_partitions_begin_at_their_first_offset() -> None:
     assert ranges_between({T0: 3}, {T0: 5, T1: 2}) == [r(0, 3, 5), r(1, 0, 2)]
 
 
-def test_what_is_gone_is_said() -> None:
+def test_lost_offsets_are_reported() -> None:
     assert losses({T0: 3, T1: 1}, {T0: 5, T1: 1}) == []
     gone, back = losses({T0: 3, T1: 7}, {T1: 5})
     assert "t-0 no longer exists" in gone

@@ -26,7 +26,7 @@ def test_a_program_whose_spark_hung_up_ends_without_a_word(tmp_path: Path) -> No
     assert ended.stderr == b""
 
 
-def test_a_program_that_fails_says_why(tmp_path: Path) -> None:
+def test_a_program_that_fails_is_reported_with_its_reason(tmp_path: Path) -> None:
     Path(tmp_path, "planner.py").write_text("import sys; raise ValueError(sys.argv[1:])")
     ended = _run(tmp_path, "planner", "an argument")
     assert ended.returncode == 1

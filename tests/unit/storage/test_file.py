@@ -47,7 +47,7 @@ def test_a_write_of_more_buffers_than_the_kernel_takes_is_whole(tmp_path: Path) 
     assert file.read(0, 10_000) == b"".join(pieces)
 
 
-def test_a_write_that_the_kernel_cuts_short_goes_on(
+def test_a_write_that_the_kernel_cuts_short_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = new_file(OsFileSystem(), tmp_path, "f")

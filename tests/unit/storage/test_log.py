@@ -288,7 +288,7 @@ def test_offsets_outside_the_log_are_refused(offset: int) -> None:
     assert refusal(read, log, offset).code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_read_that_would_wait_says_so() -> None:
+def test_a_read_that_would_block_raises() -> None:
     disk = new_disk()
     log = filled(disk)
     disk.cold_rate = 1.0

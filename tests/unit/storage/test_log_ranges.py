@@ -184,7 +184,7 @@ def test_a_range_outlives_its_segment(tmp_path: Path) -> None:
         assert right.recv(sent, socket.MSG_WAITALL) == whole[:sent]
 
 
-def test_a_range_of_a_log_that_was_truncated_is_sent_no_more(tmp_path: Path) -> None:
+def test_a_range_of_a_truncated_log_is_no_longer_sent(tmp_path: Path) -> None:
     log = new_log(tmp_path, 200)
     unread = range_at(log, 100)
     log.truncate_to(120, NOW)

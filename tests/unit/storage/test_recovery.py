@@ -294,7 +294,7 @@ def test_damage_before_the_recovery_point_is_refused_and_costs_nothing_else(
         assert append(log, b"next").base_offset == log.log_end_offset - 1
 
 
-def test_a_log_whose_end_cannot_be_made_out_goes_on_in_a_new_segment() -> None:
+def test_a_log_with_an_unreadable_end_continues_in_a_new_segment() -> None:
     disk = new_disk()
     filled(disk, 10, LARGE).flush(NOW)
     size = disk.size(path(0, "log"))

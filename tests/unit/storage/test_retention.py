@@ -148,7 +148,9 @@ def test_expired_segments_are_detached_and_the_log_starts_behind_them(tmp_path: 
     }
 
 
-def test_a_log_whose_last_record_expired_is_empty_and_goes_on_from_its_end(tmp_path: Path) -> None:
+def test_a_log_whose_last_record_expired_is_empty_and_continues_from_its_end(
+    tmp_path: Path,
+) -> None:
     log = fill(tmp_path, TopicConfig(retention_ms=HOUR_MS), [9, 8], START_MS)
     first, _ = apply_retention(log, log.log_end_offset, START_MS)
     log.flush(START_MS)

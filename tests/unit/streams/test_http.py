@@ -95,7 +95,7 @@ def test_windows_are_found_by_their_start(resources: Resources) -> None:
     assert get(resources, "/stores/windows/x")[0] == 400
 
 
-def test_the_application_tells_of_itself(resources: Resources) -> None:
+def test_the_application_describes_itself(resources: Resources) -> None:
     assert get(resources, "/")[1]["stores"] == ["counts", "windows"]
     assert get(resources, "/status")[1][0]["message"] == "Waiting"
     assert get(resources, "/topology.svg")[1].startswith("<svg")

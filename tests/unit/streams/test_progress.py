@@ -98,7 +98,7 @@ def test_a_topic_of_which_rows_are_dropped_or_that_is_read_twice_is_counted_row_
     assert with_inferred_rows(twice.sinks[0], [], read) == ()
 
 
-def test_state_says_what_is_kept_and_what_was_late() -> None:
+def test_state_has_what_is_kept_and_what_was_late() -> None:
     (state,) = status().state
     assert (state.rows, state.updated, state.removed, state.dropped_late) == (7, 3, 1, 2)
 
@@ -116,7 +116,7 @@ def test_a_source_of_another_kind_has_no_lag() -> None:
     assert status(progress).lag is None
 
 
-def test_a_line_tells_it_to_a_person() -> None:
+def test_progress_is_printed_as_a_line() -> None:
     assert status_line(status(), "12:00:05") == (
         "12:00:05  totals  batch 12 in 1.2 s, 15 rows, 0 rows/s, state 7 rows, 2.0 MB, 2 late, "
         "lag 2, restarted 1 times"

@@ -59,7 +59,7 @@ def words_of(app: st.App) -> Any:
     return app.stream("words", value=st.String).group_by(lambda word: word)
 
 
-def test_counts_of_sparks_become_pythons_and_explain_says_so() -> None:
+def test_counts_of_spark_become_pythons_and_explain_shows_it() -> None:
     app = st.App("limited")
     table = words_of(app).count().filter(lambda c: c["count"] > 1)
     table.suppress(time_limit="1 minute").to("out")

@@ -54,7 +54,7 @@ def test_explain_of_word_count(app: st.App) -> None:
     )
 
 
-def test_explain_says_what_runs_in_python_and_what_is_joined(
+def test_explain_shows_what_runs_in_python_and_what_is_joined(
     app: st.App, orders: st.Stream
 ) -> None:
     names = app.table("names", value=st.Json("name string"))
@@ -269,7 +269,7 @@ def test_what_cannot_work_is_refused_with_a_sentence(
         build(app, orders)
 
 
-def test_explain_tells_python_state_from_sparks(app: st.App, orders: st.Stream) -> None:
+def test_explain_distinguishes_python_state_from_sparks(app: st.App, orders: st.Stream) -> None:
     amounts = orders.map_values(lambda o: o.amount).group_by_key()
     amounts.reduce(lambda one, other: one + other).to("summed")
     amounts.reduce(lambda one, other: max(one, other, 0.0)).to("most")
@@ -295,7 +295,7 @@ def test_explain_tells_python_state_from_sparks(app: st.App, orders: st.Stream) 
     ]
 
 
-def test_explain_says_what_of_a_lookup_runs_in_python(app: st.App, orders: st.Stream) -> None:
+def test_explain_shows_what_of_a_lookup_runs_in_python(app: st.App, orders: st.Stream) -> None:
     names = app.global_table("names", value=st.Json("name string"))
     orders.join(names, on=lambda o: f"{o.id}").print("named")
     assert app.explain().splitlines()[2:] == [
@@ -311,7 +311,7 @@ def test_operators_leave_their_stream_as_it_was(orders: st.Stream) -> None:
     assert renamed.columns == ("what",)
 
 
-def test_the_topology_tells_of_python_functions_by_their_code(app: st.App) -> None:
+def test_the_topology_identifies_python_functions_by_their_code(app: st.App) -> None:
     def plan(function: Callable[..., object]) -> str:
         made = st.App("x")
         made.stream("t", value=ORDER).filter(function).to("u")

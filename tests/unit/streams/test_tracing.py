@@ -75,7 +75,7 @@ def test_functions_whose_meaning_spark_shares_become_columns(
         (random.Random(1).random, "not a plain function"),
     ],
 )
-def test_other_functions_run_in_python_and_say_why(
+def test_other_functions_run_in_python_with_a_reason(
     function: Callable[..., Any], reason: str
 ) -> None:
     if not hasattr(function, "__code__"):

@@ -102,7 +102,7 @@ def test_a_processor_without_on_wall_clock_has_no_clock() -> None:
         stream.process(Watch, schema="string", clock="1 ms")
 
 
-def test_explain_says_how_often_the_clock_is_looked_at_and_the_topology_does_not() -> None:
+def test_explain_shows_the_interval_of_the_clock_and_the_topology_does_not() -> None:
     app = st.App("explained-clock")
     app.stream("in", value=st.String).process(Watch, schema="string", clock="10 s").to("out")
     line = " 2  process  Watch, by the wall clock too -> string: string"

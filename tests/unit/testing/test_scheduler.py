@@ -65,7 +65,7 @@ def test_sleeping_takes_no_real_time() -> None:
     assert scheduler.now == pytest.approx(3600)
 
 
-def test_waiting_for_what_nobody_brings_is_reported() -> None:
+def test_waiting_forever_is_reported() -> None:
     scheduler = Scheduler(1)
 
     async def wait() -> None:
@@ -106,7 +106,7 @@ def test_a_link_cut_for_long_breaks_the_connection() -> None:
     assert isinstance(collector.lost, OSError)
 
 
-def test_a_killed_process_resets_its_connections_and_runs_no_more() -> None:
+def test_a_killed_process_resets_its_connections_and_stops_running() -> None:
     scheduler, _, server, client = two_processes(6)
     collector = connect(scheduler, server, client)
     ran = []

@@ -40,7 +40,7 @@ def many(count: int, base_offset: int = 0) -> bytes:
     )
 
 
-def test_a_header_says_what_the_61_bytes_say() -> None:
+def test_a_header_has_the_fields_of_its_61_bytes() -> None:
     fields = (7, 49 + 3, 5, 2, 0xFEDCBA98, 0x1C, 9, -2, 2**62, 2**61, 3, 2**31 - 4, 10)
     data = b"??" + struct.pack(">qiibIhiqqqhii", *fields) + b"abc"
     header = read_header(data, 2)
@@ -173,7 +173,9 @@ def test_any_flipped_bit_under_the_crc_is_found(data: st.DataObject) -> None:
         (b.PRODUCER_ID_AT, ">q", 0, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_what_a_client_may_not_say(position: int, layout: str, value: int, code: ErrorCode) -> None:
+def test_batches_that_a_client_may_not_send_are_refused(
+    position: int, layout: str, value: int, code: ErrorCode
+) -> None:
     data = patched(many(1), position, layout, value)
     with pytest.raises(InvalidBatch) as caught:
         validate(data, 0, read_header(data), from_client=True)

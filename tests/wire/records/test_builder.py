@@ -27,7 +27,7 @@ from ottla.wire.records.errors import CorruptBatch
 from ottla.wire.records.record import BatchRecord, iter_records
 
 
-def test_a_batch_says_what_it_was_built_with() -> None:
+def test_a_batch_has_the_attributes_it_was_built_with() -> None:
     batch = build_batch(
         EXAMPLE,
         base_offset=100,
@@ -155,7 +155,7 @@ def test_records_added_one_by_one_make_the_same_batch(
     assert later == expected
 
 
-def test_a_full_batch_takes_no_more_and_stays_as_it_is() -> None:
+def test_a_full_batch_accepts_no_record_and_is_unchanged() -> None:
     builder = BatchBuilder(200)
     added = 0
     while builder.append(None, bytes(20), added):

@@ -365,7 +365,7 @@ def test_the_end_of_a_transaction_is_reported_when_it_is_committed() -> None:
     with_bed(scenario, FakePartition(waits_for_sync=True))
 
 
-def test_a_transaction_goes_on_if_its_end_cannot_be_written() -> None:
+def test_a_transaction_continues_if_its_end_cannot_be_written() -> None:
     async def scenario(bed: Bed) -> None:
         ended = Ended()
         bed.partition.fails = ErrorCode.KAFKA_STORAGE_ERROR

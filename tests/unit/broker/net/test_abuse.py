@@ -74,7 +74,7 @@ TLS_CLIENT_HELLO = bytes.fromhex("16030102000100") + b"\x01\xfc\x03\x03" + bytes
     ],
 )
 @on_a_loop
-async def test_what_is_no_request_closes_its_connection_with_one_line_that_says_why(
+async def test_an_invalid_request_closes_its_connection_with_one_log_line(
     data: bytes, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running() as (server, _, port):
@@ -179,7 +179,7 @@ async def test_an_attacker_cannot_fill_the_log(caplog: pytest.LogCaptureFixture)
 
 
 @on_both_loops
-async def test_a_consumer_that_stops_reading_holds_one_answer_and_nobody_up() -> None:
+async def test_a_consumer_that_stops_reading_holds_one_response_and_delays_no_others() -> None:
     async with running() as (server, service, port):
         service.fetch_bytes = 8 * MIB
         slow, other = await Client.connect(port), await Client.connect(port)

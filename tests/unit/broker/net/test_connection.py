@@ -239,7 +239,7 @@ async def test_requests_before_the_end_of_the_stream_are_answered() -> None:
 
 
 @on_a_loop
-async def test_counters_tell_what_went_through() -> None:
+async def test_counters_count_bytes_and_requests() -> None:
     async with running() as (server, _, port):
         client = await Client.connect(port)
         frames = [frame_of(HEARTBEAT, n) for n in range(3)]

@@ -117,7 +117,7 @@ def test_a_buffer_is_used_again_unless_somebody_still_looks_at_it() -> None:
     assert len(kept) == 10
 
 
-def test_the_pool_is_bounded_and_let_go_when_nobody_wants_it() -> None:
+def test_the_pool_is_bounded_and_released_when_it_is_unused() -> None:
     pool = BufferPool()
     pool.release(bytearray(2 * MAX_POOLED_BYTES))
     assert not pool.has(2 * MAX_POOLED_BYTES)

@@ -102,7 +102,7 @@ async def test_the_router_knows_which_handlers_are_coroutines() -> None:
 
 
 @pytest.mark.parametrize("version", list(schema.versions(API_VERSIONS)))
-def test_api_versions_tells_what_is_served(version: int) -> None:
+def test_api_versions_lists_what_is_served(version: int) -> None:
     router = Router()
     frame = frame_of(API_VERSIONS, 1, software() if version >= 3 else {}, version)
     response = answer(router, frame, version)
@@ -177,7 +177,7 @@ def test_features_are_reported_and_level_zero_only_to_those_who_understand_it() 
     assert reported[4] == [("metadata.version", 7, 25), ("share.version", 0, 1)]
 
 
-def test_a_broker_without_features_tells_none() -> None:
+def test_a_broker_without_features_lists_none() -> None:
     context = RequestContext(API_VERSIONS, 4, 1, None, "PLAINTEXT", "192.0.2.7")
     handler = ApiVersions([(API_VERSIONS, 0, 4)])
     body = handler.handle(WITHOUT_FEATURES, context, SimpleNamespace(**software()))

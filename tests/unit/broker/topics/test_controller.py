@@ -156,7 +156,7 @@ def test_a_change_is_complete_even_if_its_client_went_away() -> None:
     with_broker(scenario)
 
 
-def test_a_stopping_broker_tells_those_who_wait() -> None:
+def test_a_stopping_broker_answers_waiting_requests() -> None:
     async def scenario(broker: FakeBroker) -> None:
         reacting = asyncio.Event()
 

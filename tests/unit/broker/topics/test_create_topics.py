@@ -110,7 +110,7 @@ def test_the_answer_waits_until_the_broker_has_reacted() -> None:
     with_broker(scenario)
 
 
-def test_a_creation_that_takes_too_long_is_reported_and_goes_on() -> None:
+def test_a_creation_that_takes_too_long_is_reported_and_continues() -> None:
     async def scenario(broker: FakeBroker) -> None:
         finish = asyncio.Event()
 

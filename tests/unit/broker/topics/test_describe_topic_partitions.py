@@ -52,7 +52,7 @@ def test_all_topics_are_reported_by_name() -> None:
 
 
 @pytest.mark.parametrize("limit", range(1, 8))
-def test_pages_together_tell_everything_once(limit: int) -> None:
+def test_the_pages_together_list_everything_once(limit: int) -> None:
     async def scenario(broker: FakeBroker) -> None:
         await three_topics(broker)
         seen, position = [], None
@@ -72,7 +72,7 @@ def test_pages_together_tell_everything_once(limit: int) -> None:
     with_broker(scenario)
 
 
-def test_a_cursor_to_a_deleted_topic_goes_on_at_the_next() -> None:
+def test_a_cursor_to_a_deleted_topic_continues_at_the_next_one() -> None:
     async def scenario(broker: FakeBroker) -> None:
         await three_topics(broker)
         position = {"topic_name": "aa", "partition_index": 2}

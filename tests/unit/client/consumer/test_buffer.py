@@ -63,7 +63,7 @@ def test_records_below_the_position_are_skipped_and_a_cut_batch_is_left_out() ->
     assert fixture.state(A).position == 6
 
 
-def test_takes_are_bounded_and_go_on_across_batches_and_partitions() -> None:
+def test_takes_are_bounded_and_continue_across_batches_and_partitions() -> None:
     fixture = Fixture(A, B)
     fixture.add(A, batch(0, 3) + batch(3, 3))
     fixture.add(B, batch(0, 3))
@@ -100,7 +100,7 @@ def test_positions_move_only_when_the_user_comes_back() -> None:
     assert fixture.state(A).position_epoch == -1
 
 
-def test_a_take_that_reached_nobody_is_taken_back() -> None:
+def test_a_take_that_was_not_delivered_is_undone() -> None:
     fixture = Fixture(A)
     fixture.add(A, batch(0, 4))
     assert fixture.take(1) == [0]

@@ -30,7 +30,7 @@ def answer(epoch: int, *partitions: int, assignment: bool = True) -> Any:
     )
 
 
-def test_joining_tells_everything_and_owns_nothing() -> None:
+def test_joining_sends_all_fields_and_owns_nothing() -> None:
     body = state(rack_id="r", assignor="uniform", instance_id="i").request(TOPICS)
     assert body == {
         "group_id": "g", "member_id": "m", "member_epoch": 0, "instance_id": "i", "rack_id": "r",
@@ -39,7 +39,7 @@ def test_joining_tells_everything_and_owns_nothing() -> None:
     }  # fmt: skip
 
 
-def test_a_member_tells_only_what_has_changed() -> None:
+def test_a_member_sends_only_what_has_changed() -> None:
     member = state()
     member.request(TOPICS)
     member.on_response(answer(1, 0, 1))

@@ -25,7 +25,7 @@ def test_a_new_partition_is_led_by_its_first_live_replica() -> None:
     assert new_partition([1], known).leader == NO_LEADER
 
 
-def test_after_clean_shutdowns_leadership_goes_on_in_the_same_epoch() -> None:
+def test_after_clean_shutdowns_leadership_continues_in_the_same_epoch() -> None:
     assert decide_broker_returned([topic(LED_IN_3)], returned(6, clean_from=2)) == []
 
 

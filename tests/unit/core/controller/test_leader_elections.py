@@ -68,11 +68,11 @@ def test_an_election_begins_a_new_epoch(seen: Brokers, leader: int, isr: tuple[i
         assert new.isr_incarnations == expected
 
 
-def test_a_leader_that_is_alive_goes_on() -> None:
+def test_a_leader_that_is_alive_continues() -> None:
     assert elect(IN_5, brokers(1, 2, 3), never) is None
 
 
-def test_a_leader_without_a_session_goes_on_while_its_lease_may_hold() -> None:
+def test_a_leader_without_a_session_continues_while_its_lease_may_hold() -> None:
     assert elect(IN_5, brokers(2, 3, leasing=(1, 2, 3)), never) is None
 
 
@@ -81,7 +81,7 @@ def test_the_dead_are_taken_out_of_the_isr_in_the_same_epoch() -> None:
     assert new == IN_5._replace(isr=(1, 3), isr_incarnations=(0, 0))
 
 
-def test_a_drained_leader_stays_if_nobody_else_can() -> None:
+def test_a_drained_leader_stays_if_no_other_replica_can_lead() -> None:
     alone = IN_5._replace(isr=(1,), isr_incarnations=(0,))
     assert elect(alone, brokers(1, 2, draining=(1,)), never) is None
 

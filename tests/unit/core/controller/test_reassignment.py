@@ -48,13 +48,13 @@ def test_a_leader_that_stays_keeps_its_epoch() -> None:
 
 
 @pytest.mark.parametrize("target", [(3, 2, 1), (2,), (1, 3)])
-def test_what_adds_nobody_is_complete_at_once(target: tuple[int, ...]) -> None:
+def test_a_reassignment_without_new_replicas_is_complete_at_once(target: tuple[int, ...]) -> None:
     done = begun(ON_123, target, ALL)
     assert (done.replicas, done.adding, done.removing) == (target, (), ())
     assert done.leader in target
 
 
-def test_it_is_not_complete_while_nobody_of_the_target_can_lead() -> None:
+def test_it_is_not_complete_while_no_target_replica_can_lead() -> None:
     moving = joined(begun(ON_123, (4, 5), ALL), 4, 5)
     dead = Brokers(ALL.registrations, {1, 2, 3}, {1, 2, 3})
     assert completed(moving, dead) is None

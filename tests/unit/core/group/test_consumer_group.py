@@ -303,7 +303,7 @@ def test_the_clusters_own_topics_match_no_pattern() -> None:
     assert scenario.member("m1", topics=None, pattern=".*").partitions == {"mine": {0}}
 
 
-def test_a_pattern_that_nobody_uses_is_forgotten() -> None:
+def test_an_unused_pattern_is_forgotten() -> None:
     scenario = ConsumerScenario()
     first = scenario.member("m1", topics=None, pattern="t.*")
     second = scenario.member("m2", topics=None, pattern="u.*")
@@ -319,7 +319,7 @@ def test_a_pattern_that_nobody_uses_is_forgotten() -> None:
 # ----------------------------------------------------------------------------- static members
 
 
-def test_a_static_member_that_is_back_in_time_has_what_it_had_and_nobody_notices() -> None:
+def test_a_static_member_that_returns_in_time_keeps_its_assignment_without_a_rebalance() -> None:
     scenario = ConsumerScenario()
     stays = scenario.member("m1", instance_id="a")
     leaves = scenario.member("m2", instance_id="b")

@@ -133,7 +133,7 @@ def test_a_group_needs_a_protocol(
     assert scenario.state is GroupState.DEAD
 
 
-def test_an_id_that_nobody_gave_out_is_unknown() -> None:
+def test_a_member_id_that_was_not_assigned_is_unknown() -> None:
     scenario = Scenario()
     call = scenario.join("made-up")
     assert (call.code, call.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "made-up")

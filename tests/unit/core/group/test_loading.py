@@ -22,7 +22,7 @@ def listed(scenario: Scenario, states: str = "", types: str = "") -> dict[str, s
     return {each["group_id"]: each["group_state"] for each in call.answer["groups"]}
 
 
-def test_a_stable_group_goes_on_after_a_restart() -> None:
+def test_a_stable_group_continues_after_a_restart() -> None:
     scenario = Scenario()
     members = scenario.stable_group(2)
     restarted = scenario.restarted()
@@ -79,7 +79,7 @@ def test_what_was_applied_is_what_is_loaded() -> None:
     assert listed(restarted) == listed(scenario)
 
 
-def test_an_unloaded_coordinator_keeps_nobody_waiting() -> None:
+def test_an_unloaded_coordinator_answers_waiting_requests() -> None:
     scenario = Scenario()
     leader, other = scenario.join_fully(), scenario.join_fully()
     scenario.pass_ms(6_000)

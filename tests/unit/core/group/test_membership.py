@@ -144,7 +144,7 @@ def test_heartbeats_keep_a_member_alive() -> None:
     assert scenario.state is GroupState.STABLE
 
 
-def test_heartbeats_tell_of_a_rebalance() -> None:
+def test_heartbeats_report_a_rebalance() -> None:
     scenario = Scenario()
     (member,) = scenario.stable_group()
     scenario.join_fully()

@@ -141,7 +141,7 @@ def test_static_members_who_miss_a_rebalance_stay_in_the_group() -> None:
     assert [each["group_instance_id"] for each in again.answer["members"]] == ["a", "b"]
 
 
-def test_a_rebalance_that_nobody_joins_goes_on_waiting() -> None:
+def test_a_rebalance_that_no_member_joins_keeps_waiting() -> None:
     scenario = Scenario()
     leader = scenario.join(instance="a", session_ms=500_000)
     scenario.pass_ms(3_000)
@@ -163,7 +163,7 @@ def test_an_administrator_removes_static_members_by_instance() -> None:
     assert scenario.state is GroupState.PREPARING_REBALANCE
 
 
-def test_an_instance_that_nobody_has_is_unknown() -> None:
+def test_an_unused_instance_id_is_unknown() -> None:
     scenario = Scenario()
     (member,) = static_group(scenario, "a")
     unknown = ErrorCode.UNKNOWN_MEMBER_ID

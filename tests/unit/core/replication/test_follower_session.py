@@ -67,7 +67,7 @@ def test_epochs_begin_again_behind_the_last_one() -> None:
     assert session.request(wanted).epoch == 1
 
 
-def test_a_new_leader_epoch_makes_the_leader_tell_everything_again() -> None:
+def test_a_new_leader_epoch_makes_the_leader_send_everything_again() -> None:
     partition = FetchPartition("", T, 0, 5, 1_000, current_leader_epoch=1)
     partition.sent_high_watermark, partition.sent_log_start_offset = 4, 2
     partition.update(FetchPartition("", T, 0, 6, 1_000, current_leader_epoch=1))

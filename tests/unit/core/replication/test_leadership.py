@@ -207,7 +207,7 @@ def test_the_watermark_never_goes_back_nor_beyond_a_member(
         max_size=40,
     )
 )
-def test_a_fetch_that_says_nothing_new_has_the_effect_of_any_other(
+def test_a_fetch_without_changes_has_the_effect_of_any_other(
     fetches: list[tuple[int, int, str, int, tuple[int, ...] | None]],
 ) -> None:
     plain, quick = (leading({1: 0, 2: 0, 3: 0}) for _ in range(2))
@@ -237,7 +237,7 @@ def test_a_fetch_that_says_nothing_new_has_the_effect_of_any_other(
     event("some were quick" if was_quick else "none was quick")
 
 
-def test_a_fetch_says_nothing_new_only_of_a_member_that_was_at_the_end_before() -> None:
+def test_a_fetch_is_without_changes_only_if_the_replica_was_at_the_end_before() -> None:
     leadership = leading({1: 0, 2: 0})
     assert not leadership.fetched_again(2, 0, 100, 1.0), "it was never heard of"
     leadership.fetched(2, 0, 100, 100, 1.0)

@@ -53,7 +53,7 @@ def decided(epoch: int, new_producer_id: int = -1) -> Transaction:
     ids=["next epoch", "next producer id"],
 )
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_producer_that_goes_on_before_its_markers_are_written_must_retry(
+def test_a_producer_that_continues_before_its_markers_are_written_must_retry(
     epoch: int, new_id: int, after: ProducerIdAndEpoch, commit: bool
 ) -> None:
     prepared = decided(epoch, new_id)

@@ -13,7 +13,7 @@ from ottla.base.installation import install_extra
 from ottla.wire.records.columnar.jit import BYTE_ARRAY, kernel, types
 
 
-def test_without_its_libraries_the_codec_says_what_to_install() -> None:
+def test_without_its_libraries_the_codec_names_what_to_install() -> None:
     for library in ("numba", "numpy", "pyarrow"):
         script = (
             f"import sys; sys.modules[{library!r}] = None\n"

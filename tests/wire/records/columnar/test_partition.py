@@ -57,7 +57,7 @@ def test_other_integers_and_arrow_serve_as_partitions() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, 2, 2**31 - 1])
-def test_a_partition_that_is_none_is_named_with_its_row(wrong: int) -> None:
+def test_an_invalid_partition_is_named_with_its_row(wrong: int) -> None:
     with pytest.raises(ValueError, match=f"row 1 has partition {wrong}, but the topic has 2"):
         group_rows(np.array([0, wrong], np.int32), 2)
 
