@@ -90,6 +90,7 @@ class NamespacedBroker(BrokerProcess):
     def command(self) -> list[str]:
         words = super().command()
         words[words.index("--listen") + 1] = f"{address(self._number)}:{BROKER_PORT}"
+        words.append("--insecure")  # the namespaces have no other users
         return ["ip", "netns", "exec", namespace(self._number), *words]
 
     @property
