@@ -92,6 +92,7 @@ test-quick: check ## Check, then run the tests without clusters, Spark and datab
 
 codegen: $(STAMP) ## Generate the types of Kafka's messages and of the clients' properties
 	@$(BIN)/python -m codegen.messages
+	@$(BIN)/python -m codegen.rpc
 	@$(BIN)/python -m codegen.client_properties
 	@$(BIN)/ruff format --quiet src/ottla/client/properties.py src/ottla/spark/option_keywords.py
 
