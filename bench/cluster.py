@@ -30,7 +30,7 @@ from tests.integration.cluster.cluster_of_processes import (
 from bench import load
 from bench.measure import GB, Figure, cpu_seconds, resident_bytes
 from ottla.net.connection import Connection
-from ottla.wire.api import Api
+from ottla.wire import rpc
 
 PARTITIONS = 3
 RECORDS = 100_000
@@ -128,11 +128,12 @@ async def _changes_seen(cluster: ClusterOfProcesses) -> list[float]:
     times = []
     for number in range(CHANGES):
         name = f"seen-{number}"
-        topic = {"name": name, "num_partitions": 1, "replication_factor": 3}
-        start = time.perf_counter()
-        await controller.request(
-            Api.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 10_000}, TIMEOUT_S
+        request = rpc.create_topics(
+            topics=[{"name": name, "num_partitions": 1, "replication_factor": 3}],
+            timeout_ms=10_000,
         )
+        start = time.perf_counter()
+        await controller.request(request, TIMEOUT_S)
         for connection in connections.values():
             await _known(connection, name)
         times.append((time.perf_counter() - start) * 1000)
@@ -142,9 +143,9 @@ async def _changes_seen(cluster: ClusterOfProcesses) -> list[float]:
 
 
 async def _known(connection: Connection, name: str) -> None:
-    body = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+    request = rpc.metadata(topics=[{"name": name}], allow_auto_topic_creation=False)
     while True:
-        response = await connection.request(Api.METADATA, body, TIMEOUT_S)
+        response = await connection.request(request, TIMEOUT_S)
         if not response.topics[0].error_code:
             return
 

@@ -23,7 +23,7 @@ def signatures(source: str) -> Iterator[tuple[Function, list[ast.expr | None]]]:
             arguments = node.args
             named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
             variable = [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
-            annotated = [each for each in named + variable if each.arg != "self"]
+            annotated = [each for each in named + variable if each.arg not in ("self", "cls")]
             yield node, [*(each.annotation for each in annotated), node.returns]
 
 

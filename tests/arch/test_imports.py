@@ -50,6 +50,13 @@ def test_starting_a_broker_loads_no_data_frame_library() -> None:
     assert not loaded & {"click", "rich"}
 
 
+def test_clients_and_brokers_load_no_types_of_messages() -> None:
+    clients = "ottla.client.admin, ottla.client.consumer, ottla.client.producer"
+    loaded = modules_after(f"import ottla.broker.main, {clients}")
+    assert "ottla.wire.rpc" in loaded
+    assert not {module for module in loaded if module.startswith("ottla.wire.messages")}
+
+
 def test_type_checkers_see_the_public_names() -> None:
     stub = ast.parse((Path(ottla.__file__).with_suffix(".pyi")).read_text())
     declared = {

@@ -10,7 +10,7 @@ unresponsive leader only as long as the image names it as the leader."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.base.cluster import NO_LEADER
 from ottla.base.errors import ErrorCode, KafkaError
@@ -19,7 +19,8 @@ from ottla.broker.peers import Peers
 from ottla.broker.ports import HostedPartitions, NodeId, PartitionLeaders, Tasks
 from ottla.broker.transaction_markers import LocalMarkers, Marker, MarkerPorts, OnWritten
 from ottla.net.errors import ClientError
-from ottla.wire.api import Api
+from ottla.wire import rpc
+from ottla.wire.request import Request
 
 if TYPE_CHECKING:
     from ottla.wire.messages.write_txn_markers import WriteTxnMarkersResponse
@@ -122,11 +123,7 @@ class _MarkerSender:
     ) -> dict[tuple[int, TopicPartition], ErrorCode]:
         request = asyncio.ensure_future(
             self._peers.request(
-                self._leader,
-                Api.WRITE_TXN_MARKERS,
-                _request(batch),
-                REQUEST_TIMEOUT_S,
-                min_version=MIN_VERSION,
+                self._leader, _request(batch), REQUEST_TIMEOUT_S, min_version=MIN_VERSION
             )
         )
         try:
@@ -143,12 +140,12 @@ class _MarkerSender:
         return any(self._broker.leader_of(each.key) == self._leader for each in batch)
 
 
-def _request(batch: list[_PendingMarker]) -> dict[str, Any]:
+def _request(batch: list[_PendingMarker]) -> Request[WriteTxnMarkersResponse]:
     partitions: dict[Marker, dict[str, list[int]]] = {}
     for key, marker, _ in batch:
         partitions.setdefault(marker, {}).setdefault(key.topic, []).append(key.partition)
-    return {
-        "markers": [
+    return rpc.write_txn_markers(
+        markers=[
             {
                 "producer_id": marker.producer.id,
                 "producer_epoch": marker.producer.epoch,
@@ -161,7 +158,7 @@ def _request(batch: list[_PendingMarker]) -> dict[str, Any]:
             }
             for marker, topics in partitions.items()
         ]
-    }
+    )
 
 
 def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], ErrorCode]:

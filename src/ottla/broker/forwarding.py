@@ -23,8 +23,10 @@ from ottla.broker.peers import Peers, is_peer
 from ottla.broker.ports import Metadata, PeerEndpoints
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
 from ottla.net.errors import ClientError
+from ottla.wire import rpc
 from ottla.wire.api import Api
 from ottla.wire.compile import Message
+from ottla.wire.request import Request
 
 logger = logging.getLogger(__name__)
 
@@ -57,13 +59,12 @@ class Forwarding:
         self._broker = broker
         self._peers = Peers(broker)
 
-    async def forward(self, api: int, version: int, request: dict[str, Any]) -> Body:
+    async def forward(self, request: Request[T], version: int) -> T:
         """Send a request to the controller and return its response. Raises KafkaError
         (NOT_CONTROLLER) if the controller cannot be reached."""
         try:
-            response = await self._peers.request(
+            return await self._peers.request(
                 self._broker.image.controller_id,
-                api,
                 request,
                 RESPONSE_TIMEOUT_S,
                 min_version=version,
@@ -72,26 +73,27 @@ class Forwarding:
         except ClientError as error:
             logger.info("Could not forward the request to the controller: %s", error)
             raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from None
-        body: Body = as_dict(response)
-        return body
 
     async def create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
         """Have the controller create topics that this broker needs. Raises KafkaError."""
-        topics = [
-            {
-                "name": topic.name,
-                "num_partitions": topic.num_partitions,
-                "replication_factor": topic.replication_factor,
-                "assignments": [],
-                "configs": [{"name": name, "value": value} for name, value in topic.configs],
-            }
-            for topic in requested
-        ]
-        body = {"topics": topics, "timeout_ms": CREATION_TIMEOUT_MS, "validate_only": False}
-        response = await self.forward(Api.CREATE_TOPICS, CREATE_TOPICS_VERSION, body)
+        request = rpc.create_topics(
+            topics=[
+                {
+                    "name": topic.name,
+                    "num_partitions": topic.num_partitions,
+                    "replication_factor": topic.replication_factor,
+                    "assignments": [],
+                    "configs": [{"name": name, "value": value} for name, value in topic.configs],
+                }
+                for topic in requested
+            ],
+            timeout_ms=CREATION_TIMEOUT_MS,
+            validate_only=False,
+        )
+        response = await self.forward(request, CREATE_TOPICS_VERSION)
         return [
-            TopicDecision(topic["name"], error=_error(topic["error_code"], topic["error_message"]))
-            for topic in response["topics"]
+            TopicDecision(topic.name, error=_error(topic.error_code, topic.error_message))
+            for topic in response.topics
         ]
 
     def close(self) -> None:
@@ -115,6 +117,7 @@ class ForwardingBroker(Protocol):
     def cluster(self) -> ForwardingCluster | None: ...
 
 
+T = TypeVar("T")
 BrokerT = TypeVar("BrokerT", bound=ForwardingBroker)
 LocalHandler: TypeAlias = Callable[[RequestContext, Any], Response[Any]]
 """A handler with its broker."""
@@ -150,13 +153,10 @@ async def _decide_or_forward(
 ) -> Body | None:
     if not cluster.is_controller:
         try:
-            forwarded: Body = await cluster.forwarding.forward(
-                context.api_key, context.api_version, as_dict(request)
-            )
+            forwarded: Request[Message] = Request(Api(context.api_key), as_dict(request))
+            return as_dict(await cluster.forwarding.forward(forwarded, context.api_version))
         except KafkaError:
             pass  # the local handler builds the NOT_CONTROLLER response of each API
-        else:
-            return forwarded
     response = handle(context, request)
     return response if response is None or isinstance(response, dict) else await response
 
@@ -179,10 +179,14 @@ def _error(code: int, message: str | None) -> KafkaError | None:
     return KafkaError(ErrorCode(code), message or "") if code else None
 
 
-def as_dict(message: Any) -> Any:
+def as_dict(message: Message) -> Body:
     """Convert a decoded message to the nested dicts that encoders take."""
-    if isinstance(message, Message):
-        return {name: as_dict(value) for name, value in vars(message).items()}
-    if isinstance(message, list | tuple):
-        return [as_dict(each) for each in message]
-    return message
+    return {name: _plain(value) for name, value in vars(message).items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Message):
+        return as_dict(value)
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value

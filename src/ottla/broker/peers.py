@@ -9,10 +9,13 @@ connection: each purpose has its own `Peers`."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TypeVar
 
 from ottla.broker.ports import PeerEndpoints
 from ottla.net.connection import Connection
+from ottla.wire.request import Request
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5.0
 _CLIENT_ID = "broker-"
@@ -38,13 +41,12 @@ class Peers:
     async def request(
         self,
         broker_id: int,
-        api: int,
-        body: dict[str, Any],
+        request: Request[T],
         timeout_s: float,
         *,
         min_version: int = 0,
         max_version: int | None = None,
-    ) -> Any:
+    ) -> T:
         """Send a request to a broker and return the response.
 
         Raises:
@@ -52,7 +54,7 @@ class Peers:
         """
         connection = await self._connected(broker_id)
         return await connection.request(
-            api, body, timeout_s, min_version=min_version, max_version=max_version
+            request, timeout_s, min_version=min_version, max_version=max_version
         )
 
     async def _connected(self, broker_id: int) -> Connection:

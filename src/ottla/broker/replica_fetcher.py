@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
@@ -30,11 +30,13 @@ from ottla.core.replication.divergence import EpochEnd, truncation_offset
 from ottla.core.replication.follower_session import FetchParams, FollowerSession, PartitionId
 from ottla.net.connection import Connection
 from ottla.net.errors import ClientError
-from ottla.wire.api import Api
+from ottla.wire import rpc
 from ottla.wire.records.batch import iter_headers, validate
+from ottla.wire.request import Request
 
 if TYPE_CHECKING:
-    from ottla.wire.messages.fetch import PartitionData
+    from ottla.wire.messages.fetch import FetchPartitionDict, FetchResponse, PartitionData
+    from ottla.wire.messages.list_offsets import ListOffsetsPartitionDict
 
 logger = logging.getLogger(__name__)
 
@@ -166,7 +168,7 @@ class ReplicaFetcher:
         timeout_s = (config.replica_fetch_wait_max_ms + config.replica_socket_timeout_ms) / 1000
         fetch_params = self._fetch_params(due)
         response = await connection.request(
-            Api.FETCH, self._request(fetch_params), timeout_s, min_version=MIN_FETCH_VERSION
+            self._request(fetch_params), timeout_s, min_version=MIN_FETCH_VERSION
         )
         if response.error_code in LOST_SESSION and self._session.is_open:
             self._session.reset()
@@ -210,10 +212,10 @@ class ReplicaFetcher:
             params[each.id] = each.fetch_params
         return params
 
-    def _request(self, wanted: Mapping[PartitionId, FetchParams]) -> dict[str, Any]:
+    def _request(self, wanted: Mapping[PartitionId, FetchParams]) -> Request[FetchResponse]:
         config = self._broker.config
         session_id, session_epoch, changed, forgotten = self._session.request(wanted)
-        topics: dict[bytes, list[dict[str, Any]]] = {}
+        topics: dict[bytes, list[FetchPartitionDict]] = {}
         for (topic_id, partition), params in changed.items():
             topics.setdefault(topic_id, []).append(
                 {
@@ -228,25 +230,25 @@ class ReplicaFetcher:
         gone: dict[bytes, list[int]] = {}
         for topic_id, partition in forgotten:
             gone.setdefault(topic_id, []).append(partition)
-        return {
-            "replica_state": {
+        return rpc.fetch(
+            replica_state={
                 "replica_id": self._broker.node_id,
                 "replica_epoch": self._incarnation(),
             },
-            "max_wait_ms": config.replica_fetch_wait_max_ms,
-            "min_bytes": config.replica_fetch_min_bytes,
-            "max_bytes": config.replica_fetch_response_max_bytes,
-            "session_id": session_id,
-            "session_epoch": session_epoch,
-            "topics": [
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=session_id,
+            session_epoch=session_epoch,
+            topics=[
                 {"topic_id": topic_id, "partitions": partitions}
                 for topic_id, partitions in topics.items()
             ],
-            "forgotten_topics_data": [
+            forgotten_topics_data=[
                 {"topic_id": topic_id, "partitions": partitions}
                 for topic_id, partitions in gone.items()
             ],
-        }
+        )
 
     # ------------------------------------------------------------------------------ responses
 
@@ -330,22 +332,21 @@ class ReplicaFetcher:
 
     async def _list_offset(self, partition: Partition, timestamp: int) -> int:
         connection = await self._connected()
-        requested = {
+        requested: ListOffsetsPartitionDict = {
             "partition_index": partition.key.partition,
             "current_leader_epoch": partition.leader_epoch,
             "timestamp": timestamp,
         }
-        body = {
-            "replica_id": self._broker.node_id,
-            "topics": [{"name": partition.key.topic, "partitions": [requested]}],
-        }
+        request = rpc.list_offsets(
+            replica_id=self._broker.node_id,
+            topics=[{"name": partition.key.topic, "partitions": [requested]}],
+        )
         timeout_s = self._broker.config.replica_socket_timeout_ms / 1000
-        response = await connection.request(Api.LIST_OFFSETS, body, timeout_s)
+        response = await connection.request(request, timeout_s)
         result = response.topics[0].partitions[0]
         if result.error_code:
             raise KafkaError(ErrorCode(result.error_code))
-        offset: int = result.offset
-        return offset
+        return result.offset
 
     async def _truncate(self, followed: _FollowedPartition, epoch: int, offset: int) -> None:
         partition, log = followed.partition, followed.partition.log

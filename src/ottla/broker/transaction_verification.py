@@ -40,7 +40,7 @@ from typing import Protocol
 
 from ottla.base.cluster import NO_LEADER
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.types import TopicPartition
+from ottla.base.types import TopicPartition, partitions_by_topic
 from ottla.broker.delayed_response import CLIENT_ERRORS
 from ottla.broker.internal_topic import InternalTopic
 from ottla.broker.partition import Partition, VerificationGuard
@@ -56,7 +56,7 @@ from ottla.core.txn.events import (
 )
 from ottla.core.txn.machine import EPOCH_BUMP_VERSION
 from ottla.net.errors import ClientError
-from ottla.wire.api import Api
+from ottla.wire import rpc
 
 
 class UnverifiedHandling(Enum):
@@ -263,21 +263,24 @@ class TransactionVerification:
             self._operation is UnverifiedHandling.ADD_PARTITION,
         )
         assert cluster is not None, "a standalone broker is its own coordinator"
-        topics: dict[str, list[int]] = {}
-        for key in keys:
-            topics.setdefault(key.topic, []).append(key.partition)
-        transaction = {
-            "transactional_id": self._id,
-            "producer_id": self._producer.id,
-            "producer_epoch": self._producer.epoch,
-            "verify_only": not is_adding,
-            "topics": [{"name": name, "partitions": indexes} for name, indexes in topics.items()],
-        }
+        request = rpc.add_partitions_to_txn(
+            transactions=[
+                {
+                    "transactional_id": self._id,
+                    "producer_id": self._producer.id,
+                    "producer_epoch": self._producer.epoch,
+                    "verify_only": not is_adding,
+                    "topics": [
+                        {"name": name, "partitions": indexes}
+                        for name, indexes in partitions_by_topic(keys).items()
+                    ],
+                }
+            ]
+        )
         try:
             response = await cluster.coordinator_peers.request(
                 coordinator,
-                Api.ADD_PARTITIONS_TO_TXN,
-                {"transactions": [transaction]},
+                request,
                 REQUEST_TIMEOUT_S,
                 min_version=_FIRST_TO_ADD if is_adding else _FIRST_TO_VERIFY,
             )

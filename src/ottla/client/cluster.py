@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.client import security
@@ -38,7 +38,12 @@ from ottla.client.metadata import ClusterMetadata, Node, TopicMetadata
 from ottla.client.reachability import SLOW_S, Reachability
 from ottla.client.topic_creation import TopicCreation
 from ottla.net.connection import Connection
-from ottla.wire.api import Api
+from ottla.wire import rpc
+from ottla.wire.request import Request
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+    from ottla.wire.messages.metadata import MetadataResponse
 
 logger = logging.getLogger(__name__)
 
@@ -247,16 +252,23 @@ class Cluster:
 
     async def call(
         self,
-        api: Api,
-        body: Mapping[str, Any],
+        request: Request[T],
         *,
         node: int = ANY_NODE,
         purpose: Purpose = Purpose.DATA,
         timeout_ms: int | None = None,
         min_version: int = 0,
         max_version: int | None = None,
-    ) -> Any:
+    ) -> T:
         """Send one request, once, and return the response. The caller handles its error codes.
+
+        Args:
+            request: The request, created with `ottla.wire.rpc`.
+            node: ID of the broker, or ANY_NODE.
+            purpose: The connection to use, if `node` is given.
+            timeout_ms: Time limit; `request.timeout.ms` by default.
+            min_version: The oldest version that can express the request.
+            max_version: The newest version to use, or None for any.
 
         Raises:
             ConnectionLost: The connection failed.
@@ -269,12 +281,12 @@ class Cluster:
         else:
             connection = await self.connection(node, purpose)
         return await connection.request(
-            api, body, timeout_s, min_version=min_version, max_version=max_version
+            request, timeout_s, min_version=min_version, max_version=max_version
         )
 
-    async def call_controller(self, api: Api, body: Mapping[str, Any], **options: Any) -> Any:
+    async def call_controller(self, request: Request[T], *, min_version: int = 0) -> T:
         """Send a request to the controller. In KRaft mode, any broker forwards it."""
-        return await self.call(api, body, node=self.controller, **options)
+        return await self.call(request, node=self.controller, min_version=min_version)
 
     @property
     def controller(self) -> int:
@@ -381,7 +393,7 @@ class Cluster:
             missing = [
                 topic.name
                 for topic in response.topics
-                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name
             ]
             if missing and self._allow_auto_create:
                 # A second request, because the response does not show which topics are new.
@@ -401,15 +413,15 @@ class Cluster:
 
     async def _fetch_metadata(
         self, connection: Connection, topics: list[str] | None, *, create: bool
-    ) -> Any:
-        body = {
-            "topics": None if topics is None else [{"name": name} for name in topics],
-            "allow_auto_topic_creation": create,
-        }
+    ) -> MetadataResponse:
+        request = rpc.metadata(
+            topics=None if topics is None else [{"name": name} for name in topics],
+            allow_auto_topic_creation=create,
+        )
         timeout_s = self.config.request_timeout_ms / 1000
         with self._reporting_reachability(connection.name):
             # In version 0 an empty list of topics means all topics.
-            return await connection.request(Api.METADATA, body, timeout_s, min_version=1)
+            return await connection.request(request, timeout_s, min_version=1)
 
     async def _metadata_connection(self) -> Connection:
         if self.metadata.nodes:
@@ -478,9 +490,12 @@ class Cluster:
         known = self._coordinators.get((kind, key))
         if known is not None and known in self.metadata.nodes:
             return known
-        body = {"key": key, "key_type": int(kind), "coordinator_keys": [key]}
-        response = await self.call(Api.FIND_COORDINATOR, body)
-        found = response.coordinators[0] if response.coordinators else response
+        response = await self.call(
+            rpc.find_coordinator(key=key, key_type=int(kind), coordinator_keys=[key])
+        )
+        found: Coordinator | FindCoordinatorResponse = (
+            response.coordinators[0] if response.coordinators else response
+        )
         if found.error_code:
             raise error_for(found.error_code, found.error_message)
         node = Node(found.node_id, found.host, found.port)
@@ -506,9 +521,9 @@ class Cluster:
         missing = [key for key in wanted if key not in found]
         if not missing:
             return found
-        body = {"key_type": int(kind), "coordinator_keys": missing}
+        request = rpc.find_coordinator(key_type=int(kind), coordinator_keys=missing)
         try:
-            response = await self.call(Api.FIND_COORDINATOR, body, min_version=4)
+            response = await self.call(request, min_version=4)
         except UnsupportedVersion:
             for key in missing:
                 try:
@@ -531,15 +546,29 @@ class Cluster:
         self._coordinators.pop((kind, key), None)
 
     async def call_coordinator(
-        self, kind: CoordinatorType, key: str, api: Api, body: Mapping[str, Any], **options: Any
-    ) -> Any:
+        self,
+        kind: CoordinatorType,
+        key: str,
+        request: Request[T],
+        *,
+        timeout_ms: int | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> T:
         """Send one request to a coordinator, over its separate connection.
 
         A coordinator that cannot be reached is looked up again by the next call. The caller
         handles the error codes in the response (`LOST_COORDINATOR`)."""
         node = await self.coordinator(kind, key)
         try:
-            return await self.call(api, body, node=node, purpose=Purpose.COORDINATION, **options)
+            return await self.call(
+                request,
+                node=node,
+                purpose=Purpose.COORDINATION,
+                timeout_ms=timeout_ms,
+                min_version=min_version,
+                max_version=max_version,
+            )
         except (ConnectionLost, KafkaTimeout):
             self.forget_coordinator(kind, key)
             raise

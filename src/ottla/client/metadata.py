@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.metadata import (
+        MetadataResponse,
+        MetadataResponseBroker,
+        MetadataResponsePartition,
+        MetadataResponseTopic,
+    )
 
 
 class Node(NamedTuple):
@@ -69,7 +77,7 @@ class ClusterMetadata:
             return -1
         return known.partitions[partition].leader_epoch
 
-    def updated(self, response: Any, *, is_complete: bool) -> ClusterMetadata:
+    def updated(self, response: MetadataResponse, *, is_complete: bool) -> ClusterMetadata:
         """Return a copy updated from a Metadata response.
 
         Args:
@@ -88,7 +96,7 @@ class ClusterMetadata:
                 errors[name] = entry.error_code
             else:
                 errors.pop(name, None)
-                topics[name] = _topic(entry, self.topics.get(name))
+                topics[name] = _topic(name, entry, self.topics.get(name))
         nodes = {node.node_id: _node(node) for node in response.brokers}
         return replace(
             self,
@@ -122,7 +130,7 @@ class ClusterMetadata:
         return replace(self, topics={**self.topics, topic: changed})
 
 
-def _topic(entry: Any, before: TopicMetadata | None) -> TopicMetadata:
+def _topic(name: str, entry: MetadataResponseTopic, before: TopicMetadata | None) -> TopicMetadata:
     same = before is not None and before.topic_id == entry.topic_id
     partitions = []
     for partition in sorted(entry.partitions, key=lambda each: int(each.partition_index)):
@@ -134,10 +142,10 @@ def _topic(entry: Any, before: TopicMetadata | None) -> TopicMetadata:
                 new = old
         partitions.append(new)
     found = tuple(partitions)
-    return TopicMetadata(entry.name, entry.topic_id, entry.is_internal, found, _available(found))
+    return TopicMetadata(name, entry.topic_id, entry.is_internal, found, _available(found))
 
 
-def _partition(entry: Any) -> PartitionMetadata:
+def _partition(entry: MetadataResponsePartition) -> PartitionMetadata:
     return PartitionMetadata(
         entry.partition_index,
         entry.leader_id,
@@ -153,5 +161,5 @@ def _available(partitions: tuple[PartitionMetadata, ...]) -> tuple[int, ...]:
     return tuple(each.partition for each in partitions if each.leader >= 0)
 
 
-def _node(entry: Any) -> Node:
+def _node(entry: MetadataResponseBroker) -> Node:
     return Node(entry.node_id, entry.host, entry.port, entry.rack)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ottla.client.config import CommonConfig
 from ottla.client.errors import AuthenticationFailed, InvalidConfig
-from ottla.wire.api import Api
+from ottla.wire import rpc
 
 if TYPE_CHECKING:
     from ottla.net.connection import Authenticate, Connection
@@ -102,7 +102,7 @@ class _SaslExchange:
 
     async def handshake(self, mechanism: str) -> None:
         response = await self._connection.request(
-            Api.SASL_HANDSHAKE, {"mechanism": mechanism}, self._timeout_s, min_version=1
+            rpc.sasl_handshake(mechanism=mechanism), self._timeout_s, min_version=1
         )
         if response.error_code:
             offered = ", ".join(response.mechanisms) or "nothing"
@@ -113,7 +113,7 @@ class _SaslExchange:
 
     async def exchange(self, content: bytes) -> bytes:
         response = await self._connection.request(
-            Api.SASL_AUTHENTICATE, {"auth_bytes": content}, self._timeout_s
+            rpc.sasl_authenticate(auth_bytes=content), self._timeout_s
         )
         if response.error_code:
             reason = response.error_message or "wrong user name or password"

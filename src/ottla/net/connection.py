@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from errno import ECONNREFUSED
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ottla import __version__
 from ottla.base.errors import ErrorCode
@@ -34,9 +34,15 @@ from ottla.net.errors import (
 )
 from ottla.net.receive_buffers import ReceiveBuffers
 from ottla.net.same_machine import disable_pacing
-from ottla.wire import codec, schema
+from ottla.wire import codec, rpc, schema
 from ottla.wire.api import Api
 from ottla.wire.codec import DecodeError
+from ottla.wire.request import Request
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.api_versions import ApiVersionsResponse
+
+ResponseT = TypeVar("ResponseT")
 
 MAX_FRAME_BYTES = 1 << 30
 """Maximum size of a response. A larger size means that the peer is not a Kafka broker."""
@@ -62,9 +68,10 @@ class VersionRange(NamedTuple):
 
 class _Waiting(NamedTuple):
     correlation_id: int
-    api: int
+    api: Api
     version: int
     response: asyncio.Future[Any]
+    """Gets the message that the codec decodes. `send` gives it the type of the response."""
     deadline: float
 
 
@@ -149,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
         """Describe the step that has not been completed, for messages."""
         if self._transport is None:
             return f"cannot connect to {self.name} (no answer)"
-        request = Api(self._waiting[0].api).name if self._waiting else "the connection request"
+        request = self._waiting[0].api.name if self._waiting else "the connection request"
         return f"{self.name} did not answer {request}"
 
     async def _negotiate_versions(self, timeout_s: float) -> None:
@@ -158,11 +165,13 @@ class Connection(asyncio.BufferedProtocol):
         A broker that does not know that version answers in version 0 (KIP-511), and is asked again
         in version 0.
         """
-        body = {"client_software_name": SOFTWARE_NAME, "client_software_version": __version__}
+        request = rpc.api_versions(
+            client_software_name=SOFTWARE_NAME, client_software_version=__version__
+        )
         newest = schema.versions(Api.API_VERSIONS)[-1]
-        response = await self.send(Api.API_VERSIONS, newest, body, timeout_s)
+        response = await self.send(request, newest, timeout_s)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            response = await self.send(Api.API_VERSIONS, 0, body, timeout_s)
+            response = await self.send(request, 0, timeout_s)
         if response.error_code:
             raise ConnectionLost(f"{self.name} rejected ApiVersions: {response.error_code}")
         self.api_versions = {
@@ -201,18 +210,16 @@ class Connection(asyncio.BufferedProtocol):
 
     async def request(
         self,
-        api: int,
-        body: Mapping[str, Any],
+        request: Request[ResponseT],
         timeout_s: float,
         *,
         min_version: int = 0,
         max_version: int | None = None,
-    ) -> Any:
+    ) -> ResponseT:
         """Send a request in the newest version that both sides support, and return the response.
 
         Args:
-            api: The API key.
-            body: The fields of the request.
+            request: The request, created with `ottla.wire.rpc`.
             timeout_s: How long to wait for the response, in seconds.
             min_version: The oldest version that can express the request.
             max_version: The newest version to use, or None for any.
@@ -222,22 +229,22 @@ class Connection(asyncio.BufferedProtocol):
             KafkaTimeout: The broker did not answer in time.
             ConnectionLost: The connection ended before the response.
         """
-        response = self.send(api, self.version_of(api, min_version, max_version), body, timeout_s)
+        version = self.version_of(request.api, min_version, max_version)
+        response = self.send(request, version, timeout_s)
         try:
             return await response
         except asyncio.CancelledError as cancelled:
-            cancelled.add_note(f"{self.name} did not answer {Api(api).name}")
+            cancelled.add_note(f"{self.name} did not answer {request.api.name}")
             raise
 
     def send(
-        self, api: int, version: int, body: Mapping[str, Any], timeout_s: float
-    ) -> asyncio.Future[Any]:
+        self, request: Request[ResponseT], version: int, timeout_s: float
+    ) -> asyncio.Future[ResponseT]:
         """Send a request at once.
 
         Args:
-            api: The API key.
+            request: The request, created with `ottla.wire.rpc`.
             version: The version of the request.
-            body: The fields of the request.
             timeout_s: How long to wait for the response, in seconds.
 
         Returns:
@@ -246,10 +253,10 @@ class Connection(asyncio.BufferedProtocol):
         Raises:
             ClientError: The connection is closed.
         """
-        correlation_id = self._write(api, version, body)
-        response: asyncio.Future[Any] = self._loop.create_future()
+        correlation_id = self._write(request, version)
+        response: asyncio.Future[ResponseT] = self._loop.create_future()
         deadline = self._loop.time() + timeout_s
-        self._waiting.append(_Waiting(correlation_id, api, version, response, deadline))
+        self._waiting.append(_Waiting(correlation_id, request.api, version, response, deadline))
         timer = self._deadline_timer
         if timer is None or self._deadline_at > deadline:
             if timer is not None:
@@ -258,15 +265,16 @@ class Connection(asyncio.BufferedProtocol):
             self._deadline_timer = self._loop.call_at(deadline, self._check_deadline)
         return response
 
-    def send_without_response(self, api: int, version: int, body: Mapping[str, Any]) -> None:
+    def send_without_response(self, request: Request[object], version: int) -> None:
         """Send a request that has no response, such as Produce with acks=0."""
-        self._write(api, version, body)
+        self._write(request, version)
 
-    def _write(self, api: int, version: int, body: Mapping[str, Any]) -> int:
+    def _write(self, request: Request[ResponseT], version: int) -> int:
         if self._closed_by is not None or self._transport is None:
             raise self._closed_by or ConnectionLost(f"{self.name} is not connected")
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
+        api, body = request
         pieces = codec.encode_request(api, version, correlation_id, self._client_id, body)
         self.last_used = self._loop.time()
         write_pieces(self._transport, pieces)
@@ -286,8 +294,7 @@ class Connection(asyncio.BufferedProtocol):
             self._deadline_at = first.deadline
             self._deadline_timer = self._loop.call_at(first.deadline, self._check_deadline)
             return
-        name = Api(first.api).name
-        self.close(KafkaTimeout(f"{self.name} did not answer {name} in time"))
+        self.close(KafkaTimeout(f"{self.name} did not answer {first.api.name} in time"))
 
     # ---------------------------------------------------------------------------------------- state
 
@@ -342,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
     def _closed_by_broker(self) -> str:
         text = f"{self.name} closed the connection"
         if self._waiting:
-            text += f" before it answered {Api(self._waiting[0].api).name}"
+            text += f" before it answered {self._waiting[0].api.name}"
         if not self.api_versions and not self._is_tls:
             text += " (if it is a TLS listener, set security.protocol to SSL or SASL_SSL)"
         return text
@@ -443,7 +450,7 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
-def _decode_versions(version: int, frame: memoryview) -> tuple[int, Any]:
+def _decode_versions(version: int, frame: memoryview) -> tuple[int, ApiVersionsResponse]:
     """Decode an ApiVersions response: in the requested version, or in version 0 with error 35."""
     if len(frame) >= 6 and _unpack_short(frame, 4)[0] == ErrorCode.UNSUPPORTED_VERSION:
         version = 0

@@ -161,7 +161,11 @@ def encode_response(
 
 
 def encode_request(
-    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
+    api_key: int,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    body: Mapping[str, object],
 ) -> list[ReadableBuffer]:
     """Encode a request, including the size prefix, in as few pieces as `encode_response`."""
     pieces: list[ReadableBuffer] = [b""]

@@ -23,7 +23,9 @@ from ottla.client.errors import (
     error_for,
 )
 from ottla.testing.broker import BrokerProcess
+from ottla.wire import rpc
 from ottla.wire.api import Api
+from ottla.wire.messages.create_topics import CreatableTopicDict
 
 NOWHERE = "127.0.0.1:1"
 
@@ -87,7 +89,7 @@ def test_a_broker_with_an_unreachable_address_is_named() -> None:
     async def main(bootstrap: str) -> None:
         async with Started(bootstrap, default_api_timeout_ms=500) as cluster:
             with pytest.raises(BrokersUnreachable, match=NOWHERE):
-                await cluster.retrying(lambda: cluster.call(Api.DESCRIBE_CLUSTER, {}, node=3))
+                await cluster.retrying(lambda: cluster.call(rpc.describe_cluster(), node=3))
 
     with FakeBroker(script) as broker:
         asyncio.run(main(broker.bootstrap))
@@ -132,12 +134,12 @@ def test_a_call_outlives_a_restart_of_the_broker() -> None:
     async def main() -> None:
         with BrokerProcess() as broker:
             async with Started(broker.bootstrap) as cluster:
-                first = await cluster.call(Api.DESCRIBE_CLUSTER, {}, node=1)
+                first = await cluster.call(rpc.describe_cluster(), node=1)
                 await asyncio.to_thread(broker.kill)
                 with pytest.raises(ConnectionLost):
-                    await cluster.call(Api.DESCRIBE_CLUSTER, {}, node=1)
+                    await cluster.call(rpc.describe_cluster(), node=1)
                 again = asyncio.create_task(
-                    cluster.retrying(lambda: cluster.call(Api.DESCRIBE_CLUSTER, {}, node=1))
+                    cluster.retrying(lambda: cluster.call(rpc.describe_cluster(), node=1))
                 )
                 await asyncio.to_thread(broker.start)
                 assert (await again).cluster_id == first.cluster_id
@@ -160,7 +162,7 @@ def test_a_connection_cut_in_the_middle_of_an_answer_is_made_again() -> None:
 
     async def main(bootstrap: str) -> None:
         async with Started(bootstrap, retry_backoff_ms=10) as cluster:
-            answer = await cluster.retrying(lambda: cluster.call(Api.LIST_GROUPS, {}))
+            answer = await cluster.retrying(lambda: cluster.call(rpc.list_groups()))
             assert answer.groups == []
 
     with FakeBroker(script) as broker:
@@ -177,14 +179,14 @@ def test_a_request_in_flight_when_the_client_is_closed_fails() -> None:
 
     async def main(bootstrap: str) -> None:
         async with Started(bootstrap) as cluster:
-            waiting = asyncio.create_task(cluster.call(Api.LIST_GROUPS, {}))
+            waiting = asyncio.create_task(cluster.call(rpc.list_groups()))
             while not any(asked.api == Api.LIST_GROUPS for asked in broker.asked):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             await cluster.close()
             with pytest.raises(ConnectionLost):
                 await waiting
             with pytest.raises(ClientClosed):
-                await cluster.call(Api.LIST_GROUPS, {})
+                await cluster.call(rpc.list_groups())
 
     with FakeBroker(script) as broker:
         asyncio.run(main(broker.bootstrap))
@@ -257,8 +259,12 @@ def test_a_topic_is_waited_for_and_an_unknown_one_named(broker: BrokerProcess, t
             with pytest.raises(UnknownTopic, match=topic):
                 await cluster.topic(topic, timeout_ms=200)
             waiting = asyncio.create_task(cluster.topic(topic))
-            new = {"name": topic, "num_partitions": 2, "replication_factor": 1}
-            await cluster.call_controller(Api.CREATE_TOPICS, {"topics": [new], "timeout_ms": 5_000})
+            new: CreatableTopicDict = {
+                "name": topic,
+                "num_partitions": 2,
+                "replication_factor": 1,
+            }
+            await cluster.call_controller(rpc.create_topics(topics=[new], timeout_ms=5_000))
             found = await waiting
             assert (found.name, found.partition_count, found.available) == (topic, 2, (0, 1))
 

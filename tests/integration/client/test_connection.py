@@ -16,10 +16,11 @@ from ottla.base.errors import ErrorCode
 from ottla.net.connection import MAX_FRAME_BYTES, RECEIVE_BYTES, Connection
 from ottla.net.errors import ClientError, ConnectionLost, KafkaTimeout, UnsupportedVersion
 from ottla.testing.broker import BrokerProcess
+from ottla.wire import rpc
 from ottla.wire.api import Api
 from ottla.wire.codec import encode_response
 
-NOBODY: dict[str, object] = {"topics": []}
+METADATA = rpc.metadata(topics=[])
 
 
 def run_with(
@@ -51,7 +52,7 @@ def test_the_newest_version_that_both_know_is_used(broker: BrokerProcess) -> Non
         connection = await Connection.open("127.0.0.1", broker.port)
         assert connection.version_of(Api.METADATA) == 13
         assert connection.version_of(Api.METADATA, maximum=5) == 5
-        answer = await connection.request(Api.METADATA, NOBODY, 5)
+        answer = await connection.request(METADATA, 5)
         assert len(answer.brokers) == 1
         connection.close()
 
@@ -81,9 +82,9 @@ def test_a_broker_that_does_not_know_our_api_versions_is_asked_in_version_0() ->
 def test_a_request_without_a_common_version_is_refused_before_it_is_sent() -> None:
     async def use(connection: Connection) -> None:
         with pytest.raises(UnsupportedVersion, match=r"LIST_GROUPS.*supports 0 to 3"):
-            await connection.request(Api.LIST_GROUPS, {}, 5, min_version=4)
+            await connection.request(rpc.list_groups(), 5, min_version=4)
         with pytest.raises(UnsupportedVersion, match="does not support it"):
-            await connection.request(Api.DESCRIBE_CLUSTER, {}, 5)
+            await connection.request(rpc.describe_cluster(), 5)
         assert connection.is_open
 
     with FakeBroker(lambda stream: stream.serve({3: (0, 5), 16: (0, 3), 18: (0, 4)})) as broker:
@@ -116,7 +117,7 @@ def test_requests_go_out_without_waiting_and_answers_find_theirs() -> None:
         stream.receive()
 
     async def use(connection: Connection) -> None:
-        futures = [connection.send(Api.METADATA, 9, NOBODY, 5) for _ in range(5)]
+        futures = [connection.send(METADATA, 9, 5) for _ in range(5)]
         assert connection.in_flight == 5
         answers = await asyncio.gather(*futures)
         assert [each.cluster_id for each in answers] == [f"cluster {n}" for n in range(5)]
@@ -147,7 +148,7 @@ def test_answers_of_any_size_arrive_in_pieces_of_any_size(size: int, piece: int)
         stream.receive()
 
     async def use(connection: Connection) -> None:
-        futures = [connection.send(Api.METADATA, 9, NOBODY, 5) for _ in range(3)]
+        futures = [connection.send(METADATA, 9, 5) for _ in range(3)]
         for answer in await asyncio.gather(*futures):
             assert answer.cluster_id == "x" * min(size, 32_000)
             assert len(answer.brokers) == size // 30_000
@@ -158,9 +159,9 @@ def test_answers_of_any_size_arrive_in_pieces_of_any_size(size: int, piece: int)
 
 def test_a_response_that_is_no_longer_awaited_is_dropped() -> None:
     async def use(connection: Connection) -> None:
-        given_up = connection.send(Api.METADATA, 9, NOBODY, 5)
+        given_up = connection.send(METADATA, 9, 5)
         given_up.cancel()
-        answer = await connection.request(Api.METADATA, NOBODY, 5)
+        answer = await connection.request(METADATA, 5)
         assert answer.cluster_id == "fake"
 
     with FakeBroker(lambda stream: stream.serve()) as broker:
@@ -178,8 +179,8 @@ def test_a_request_not_answered_in_time_closes_the_connection_and_fails_those_be
 
     async def use(connection: Connection) -> None:
         start = time.monotonic()
-        slow = connection.send(Api.METADATA, 9, NOBODY, 0.2)
-        behind = connection.send(Api.LIST_GROUPS, 4, {}, 60)
+        slow = connection.send(METADATA, 9, 0.2)
+        behind = connection.send(rpc.list_groups(), 4, 60)
         with pytest.raises(KafkaTimeout, match="did not answer METADATA in time"):
             await slow
         with pytest.raises(KafkaTimeout):
@@ -187,7 +188,7 @@ def test_a_request_not_answered_in_time_closes_the_connection_and_fails_those_be
         assert 0.15 < time.monotonic() - start < 3
         assert not connection.is_open
         with pytest.raises(KafkaTimeout):
-            connection.send(Api.METADATA, 9, NOBODY, 5)
+            connection.send(METADATA, 9, 5)
 
     with FakeBroker(script) as broker:
         run_with(broker, use)
@@ -200,10 +201,10 @@ def test_a_short_time_counts_though_a_long_one_was_asked_for_first() -> None:
             pass
 
     async def use(connection: Connection) -> None:
-        connection.send(Api.METADATA, 9, NOBODY, 60)
+        connection.send(METADATA, 9, 60)
         start = time.monotonic()
         with pytest.raises(KafkaTimeout, match="LIST_GROUPS"):
-            await connection.send(Api.LIST_GROUPS, 4, {}, 0.2)
+            await connection.send(rpc.list_groups(), 4, 0.2)
         assert time.monotonic() - start < 3
 
     with FakeBroker(script) as broker:
@@ -262,7 +263,7 @@ def test_sizes_that_no_answer_has_close_the_connection(size: int) -> None:
 
     async def use(connection: Connection) -> None:
         with pytest.raises(ConnectionLost, match=f"invalid frame size of {size} bytes"):
-            await connection.request(Api.METADATA, NOBODY, 5)
+            await connection.request(METADATA, 5)
         assert not connection.is_open
 
     with FakeBroker(script) as broker:
@@ -308,7 +309,7 @@ def test_half_an_answer_is_no_answer() -> None:
 
     async def use(connection: Connection) -> None:
         with pytest.raises(ConnectionLost, match="closed the connection"):
-            await connection.request(Api.METADATA, NOBODY, 5)
+            await connection.request(METADATA, 5)
 
     with FakeBroker(script) as broker:
         run_with(broker, use)
@@ -327,7 +328,7 @@ def test_an_answer_to_no_request_closes_the_connection() -> None:
         while connection.is_open:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         with pytest.raises(ConnectionLost, match="a response without a request"):
-            connection.send(Api.METADATA, 9, NOBODY, 5)
+            connection.send(METADATA, 9, 5)
 
     with FakeBroker(script) as broker:
         run_with(broker, use)
@@ -340,7 +341,7 @@ def test_a_broker_that_goes_away_fails_what_was_asked() -> None:
         stream.receive()
 
     async def use(connection: Connection) -> None:
-        futures = [connection.send(Api.METADATA, 9, NOBODY, 60) for _ in range(3)]
+        futures = [connection.send(METADATA, 9, 60) for _ in range(3)]
         for future in futures:
             with pytest.raises(ConnectionLost):
                 await future
@@ -365,7 +366,7 @@ def test_requests_time_out_on_every_loop() -> None:
 
     async def main(port: int) -> None:
         connection = await Connection.open("127.0.0.1", port, timeout_s=5.0)
-        answers = [connection.send(Api.METADATA, 12, NOBODY, 0.0) for _ in range(2)]
+        answers = [connection.send(METADATA, 12, 0.0) for _ in range(2)]
         for answer in answers:
             with pytest.raises(KafkaTimeout):
                 await answer

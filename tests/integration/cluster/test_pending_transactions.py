@@ -23,6 +23,7 @@ from tests.raw_client import Api, RawClient
 from ottla.base.errors import ErrorCode
 from ottla.core.txn.machine import LAST_EPOCH
 from ottla.net.connection import Connection
+from ottla.wire import rpc
 
 E = ErrorCode
 TRIES = 30
@@ -150,19 +151,16 @@ def test_the_producer_id_after_an_epoch_overflow_can_be_used_at_once(clients: Cl
 
 async def use_up_epochs(host: str, port: int, id: str) -> None:
     """Initialise the producer again and again until its epoch is close to the last one."""
-    body = {
-        "transactional_id": id,
-        "transaction_timeout_ms": 60_000,
-        "producer_id": -1,
-        "producer_epoch": -1,
-    }
+    request = rpc.init_producer_id(
+        transactional_id=id, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
+    )
     epoch = 0
 
     async def bump() -> None:
         nonlocal epoch
         connection = await Connection.open(host, port, timeout_s=10.0)
         while epoch < LAST_EPOCH - 2 - BUMPERS:
-            answer = await connection.request(Api.INIT_PRODUCER_ID, body, 10.0)
+            answer = await connection.request(request, 10.0)
             epoch = max(epoch, answer.producer_epoch)
         connection.close()
 

@@ -35,6 +35,7 @@ from ottla.testing.simulation.disk import Fault
 from ottla.testing.simulation.zookeeper import Tree
 from ottla.wire.api import Api
 from ottla.wire.records.builder import build_batch
+from ottla.wire.request import Request
 
 T = TypeVar("T")
 E = ErrorCode
@@ -103,7 +104,7 @@ class Bed:
     async def ask(self, node: int, api: Api, body: dict[str, Any], **options: Any) -> Any:
         try:
             connection = await Connection.open(f"broker-{node}", BROKER_PORT, timeout_s=1.0)
-            answer = await connection.request(api, body, 3.0, **options)
+            answer = await connection.request(Request(api, body), 3.0, **options)
         except ClientError:
             return None
         connection.close()

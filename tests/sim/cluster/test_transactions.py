@@ -32,6 +32,7 @@ from ottla.testing.simulation.cluster import repeatable
 from ottla.wire.api import Api
 from ottla.wire.records.batch import iter_headers
 from ottla.wire.records.builder import ControlType, control_type
+from ottla.wire.request import Request
 
 E = ErrorCode
 PARTITIONS = (0, 1, 2)
@@ -214,9 +215,11 @@ class Held:
         raise AssertionError("it never came")
 
     def request(self, ask: Any) -> Any:
-        async def request(peers: Peers, node: int, api: Api, *args: Any, **options: Any) -> Any:
-            answer = await ask(peers, node, api, *args, **options)
-            if api == Api.ADD_PARTITIONS_TO_TXN:
+        async def request(
+            peers: Peers, node: int, sent: Request[Any], *args: Any, **options: Any
+        ) -> Any:
+            answer = await ask(peers, node, sent, *args, **options)
+            if sent.api == Api.ADD_PARTITIONS_TO_TXN:
                 self.is_answered = True
                 await self.until(lambda: self.is_released)
             return answer

@@ -22,6 +22,7 @@ from ottla.net.errors import ClientError
 from ottla.testing.simulation.cluster import BROKER_PORT, SimulatedCluster
 from ottla.wire.api import Api
 from ottla.wire.records.builder import build_batch
+from ottla.wire.request import Request
 
 T = TypeVar("T")
 TOPIC = "t"
@@ -126,7 +127,7 @@ class TransactionalCluster:
             if connection is None or not connection.is_open:
                 connection = await Connection.open(f"broker-{node}", BROKER_PORT, timeout_s=1.0)
                 self._connections[key] = connection
-            return await connection.request(api, body, 3.0, **options)
+            return await connection.request(Request(api, body), 3.0, **options)
         except ClientError:
             return None
 

@@ -54,6 +54,7 @@ from ottla.testing.simulation.cluster import (
 )
 from ottla.testing.simulation.disk import Fault
 from ottla.wire.api import Api
+from ottla.wire.request import Request
 
 TOPIC, HASTY, TXN, SMALL = "t", "h", "x", "s"
 PARTITIONS = {TOPIC: 2, HASTY: 1, TXN: 2, SMALL: 1}
@@ -435,7 +436,7 @@ class World:
             if connection is None or not connection.is_open:
                 connection = await Connection.open(f"broker-{node}", BROKER_PORT, timeout_s=1.0)
                 self._connections[key] = connection
-            return await connection.request(api, body, 2.0, **options)
+            return await connection.request(Request(api, body), 2.0, **options)
         except ClientError:
             return None
 

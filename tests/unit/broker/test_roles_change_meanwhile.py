@@ -17,6 +17,7 @@ from ottla.broker.replica_fetcher import ReplicaFetcher, _FollowedPartition
 from ottla.broker.replication import Replication
 from ottla.broker.replication_throttle import ReplicationThrottle
 from ottla.broker.truncation import Truncations
+from ottla.wire.compile import Message
 
 EPOCH = 3
 
@@ -167,21 +168,30 @@ def test_a_full_disk_before_the_log_is_cut_changes_nothing() -> None:
 def test_what_a_broker_has_passed_on_is_not_passed_on_again() -> None:
     passed_on = []
 
-    async def forward(*_: object) -> dict[str, Any]:
+    async def forward(*_: object) -> Message:
         passed_on.append(True)
-        return {"by": "the controller"}
+        return decoded({"by": "the controller"})
 
     cluster = SimpleNamespace(is_controller=False, forwarding=SimpleNamespace(forward=forward))
     broker = SimpleNamespace(cluster=cluster)
     handle = forwarding(lambda *_: {"by": "this broker"})
 
     async def ask(client_id: str) -> Any:
-        answer = handle(broker, RequestContext(19, 7, 1, client_id, "PLAINTEXT", "h"), {})
+        answer = handle(broker, RequestContext(19, 7, 1, client_id, "PLAINTEXT", "h"), Message())
         return answer if isinstance(answer, dict) else await answer  # type: ignore[misc]
 
     assert asyncio.run(ask("app")) == {"by": "the controller"}
     assert asyncio.run(ask("broker-2")) == {"by": "this broker"}
     assert len(passed_on) == 1
+
+
+def decoded(fields: dict[str, Any]) -> Message:
+    """Return the message that the codec would decode from the encoded fields."""
+    message = Message()
+    for name, value in fields.items():
+        is_array = isinstance(value, list)
+        setattr(message, name, [decoded(each) for each in value] if is_array else value)
+    return message
 
 
 NOT_CONTROLLER = {"topics": [{"name": "t", "error_code": 41}]}
@@ -206,10 +216,13 @@ def test_the_controller_is_looked_for_until_the_time_of_the_request_is_over(
     async def answer(*_: object) -> dict[str, Any]:
         return left.pop(0)
 
-    async def never(*_: object) -> dict[str, Any]:
+    async def forwarded(*_: object) -> Message:
+        return decoded(left.pop(0))
+
+    async def never(*_: object) -> Any:
         pytest.fail("the wrong one was asked")
 
-    forward, handle = (never, answer) if is_controller else (answer, never)
+    forward, handle = (never, answer) if is_controller else (forwarded, never)
     forwarder = SimpleNamespace(forward=forward)
     broker = SimpleNamespace(
         cluster=SimpleNamespace(is_controller=is_controller, forwarding=forwarder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 import subprocess
 import sys
 import warnings
@@ -14,6 +13,7 @@ from typing import Any, get_type_hints
 
 import pytest
 from codegen import client_properties
+from tests.type_errors import check_type_errors
 
 from ottla import (
     Admin,
@@ -101,20 +101,7 @@ def test_the_keywords_of_a_client_are_typed(function: Callable[..., Any], kind: 
 
 
 def test_a_type_checker_reports_keywords_that_do_not_exist(tmp_path: Path) -> None:
-    snippet = tmp_path / "snippet.py"
-    snippet.write_text(SNIPPET)
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", snippet],
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
-    errors = re.findall(r"snippet\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)
-    found = [(int(line), code) for line, code in errors]
-    expected = [
-        (number, line.partition("# error: ")[2])
-        for number, line in enumerate(SNIPPET.splitlines(), 1)
-        if "# error: " in line
-    ]
-    assert found == expected, done.stdout + done.stderr
+    check_type_errors(SNIPPET, tmp_path)
 
 
 def test_options_of_the_spark_source_are_keywords_in_snake_case() -> None:

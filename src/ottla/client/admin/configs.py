@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from ottla.base.config.definition import ConfigType
 from ottla.base.config.resource import AlterOp, ConfigSource, ConfigSynonym, ResourceType
@@ -16,7 +16,10 @@ from ottla.base.errors import ErrorCode
 from ottla.client.admin.dispatch import AtBrokers, Results, dispatch, raise_for
 from ottla.client.cluster import ANY_NODE, Cluster
 from ottla.client.errors import ClientError, InvalidConfig, UnknownTopic, error_for
-from ottla.wire.api import Api
+from ottla.wire import rpc
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.describe_configs import DescribeConfigsResourceResult
 
 
 class ConfigResource(NamedTuple):
@@ -102,8 +105,8 @@ async def describe_configs(
     async def ask(
         node: int, wanted: list[ConfigResource]
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | ClientError]:
-        body = {
-            "resources": [
+        request = rpc.describe_configs(
+            resources=[
                 {
                     "resource_type": int(resource.type),
                     "resource_name": resource.name,
@@ -111,10 +114,10 @@ async def describe_configs(
                 }
                 for resource in wanted
             ],
-            "include_synonyms": include_synonyms,
-            "include_documentation": include_documentation,
-        }
-        response = await cluster.call(Api.DESCRIBE_CONFIGS, body, node=node)
+            include_synonyms=include_synonyms,
+            include_documentation=include_documentation,
+        )
+        response = await cluster.call(request, node=node)
         return {
             _resource(entry): _failure(entry)
             if entry.error_code
@@ -134,8 +137,8 @@ async def alter_configs(
     async def ask(
         node: int, wanted: list[ConfigResource]
     ) -> dict[ConfigResource, ClientError | None]:
-        body = {
-            "resources": [
+        request = rpc.incremental_alter_configs(
+            resources=[
                 {
                     "resource_type": int(resource.type),
                     "resource_name": resource.name,
@@ -146,9 +149,9 @@ async def alter_configs(
                 }
                 for resource in wanted
             ],
-            "validate_only": validate_only,
-        }
-        response = await cluster.call(Api.INCREMENTAL_ALTER_CONFIGS, body, node=node)
+            validate_only=validate_only,
+        )
+        response = await cluster.call(request, node=node)
         return {
             _resource(entry): _failure(entry) if entry.error_code else None
             for entry in response.responses
@@ -166,9 +169,8 @@ async def list_config_resources(
     async def ask() -> list[ConfigResource]:
         # Version 0 supports client metrics only.
         min_version = 0 if wanted == [ResourceType.CLIENT_METRICS] else 1
-        response = await cluster.call(
-            Api.LIST_CONFIG_RESOURCES, {"resource_types": wanted}, min_version=min_version
-        )
+        request = rpc.list_config_resources(resource_types=wanted)
+        response = await cluster.call(request, min_version=min_version)
         raise_for(response.error_code)
         return sorted(_resource(entry) for entry in response.config_resources)
 
@@ -190,18 +192,28 @@ def _by_broker(cluster: Cluster) -> AtBrokers[ConfigResource]:
     return AtBrokers(cluster, place)
 
 
-def _resource(entry: Any) -> ConfigResource:
+class _Entry(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+class _Result(_Entry, Protocol):
+    error_code: int
+    error_message: str | None
+
+
+def _resource(entry: _Entry) -> ConfigResource:
     return ConfigResource(_enum(ResourceType, entry.resource_type), entry.resource_name)
 
 
-def _failure(entry: Any) -> ClientError:
+def _failure(entry: _Result) -> ClientError:
     if entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         name = entry.resource_name
         return UnknownTopic(f"topic {name!r} does not exist", topic=name)
     return error_for(entry.error_code, entry.error_message)
 
 
-def _entry(entry: Any) -> ConfigEntry:
+def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
         entry.name,
         entry.value,
@@ -217,7 +229,10 @@ def _entry(entry: Any) -> ConfigEntry:
     )
 
 
-def _enum(kind: Any, code: int) -> Any:
+CodeT = TypeVar("CodeT", ResourceType, ConfigSource, ConfigType)
+
+
+def _enum(kind: type[CodeT], code: int) -> CodeT:
     """Return the enum member, or UNKNOWN for a code of a newer broker."""
     try:
         return kind(code)

@@ -8,17 +8,30 @@ Versions that identify topics by ID are not used, because offsets may outlive th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.base import notebook
 from ottla.base.errors import ErrorCode
-from ottla.base.types import TopicPartition
+from ottla.base.types import TopicPartition, partitions_by_topic
 from ottla.client.admin.dispatch import AtCoordinators, Listing, Results, dispatch
 from ottla.client.admin.partitions import IsolationLevel, OffsetSpec, list_offsets
 from ottla.client.cluster import Cluster, CoordinatorType
 from ottla.client.consumer.record import OffsetAndMetadata
 from ottla.client.errors import ClientError, UnsupportedVersion, error_for
-from ottla.wire.api import Api
+from ottla.wire import rpc
+from ottla.wire.request import Request
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.offset_commit import (
+        OffsetCommitRequestPartitionDict,
+        OffsetCommitResponse,
+    )
+    from ottla.wire.messages.offset_delete import OffsetDeleteResponse
+    from ottla.wire.messages.offset_fetch import (
+        OffsetFetchRequestTopicsDict,
+        OffsetFetchResponse,
+        OffsetFetchResponseGroup,
+    )
 
 BY_NAME_MAX_VERSION = 9
 """Last version of OffsetFetch and OffsetCommit that identifies topics by name."""
@@ -70,38 +83,48 @@ async def list_group_offsets(
 ) -> Results[str, Committed]:
     """Return the committed offsets of groups; None in place of partitions means all."""
     topics = {
-        group: None if partitions is None else _by_topic(partitions)
+        group: None if partitions is None else partitions_by_topic(partitions)
         for group, partitions in wanted.items()
     }
 
     async def ask(node: int, groups: list[str]) -> dict[str, Committed | ClientError]:
-        body = {
-            "groups": [{"group_id": each, "topics": topics[each]} for each in groups],
-            "require_stable": require_stable,
-        }
-        options: dict[str, Any] = {"node": node, "max_version": BY_NAME_MAX_VERSION}
+        request = rpc.offset_fetch(
+            groups=[{"group_id": each, "topics": _topics(topics[each])} for each in groups],
+            require_stable=require_stable,
+        )
         try:
-            response = await cluster.call(Api.OFFSET_FETCH, body, min_version=8, **options)
+            response = await cluster.call(
+                request, node=node, min_version=8, max_version=BY_NAME_MAX_VERSION
+            )
         except UnsupportedVersion:  # before Kafka 3.0
-            found = {}
-            for each in groups:
-                old = {
-                    "group_id": each,
-                    "topics": topics[each],
-                    "require_stable": require_stable,
-                }
-                response = await cluster.call(
-                    Api.OFFSET_FETCH, old, min_version=7 if require_stable else 2, **options
-                )
-                found[each] = _committed(response)
-            return found
+            return {each: await ask_about_one(node, each) for each in groups}
         return {group.group_id: _committed(group) for group in response.groups}
+
+    async def ask_about_one(node: int, group: str) -> Committed | ClientError:
+        request = rpc.offset_fetch(
+            group_id=group, topics=_topics(topics[group]), require_stable=require_stable
+        )
+        response = await cluster.call(
+            request,
+            node=node,
+            min_version=7 if require_stable else 2,
+            max_version=BY_NAME_MAX_VERSION,
+        )
+        return _committed(response)
 
     lookup = AtCoordinators(cluster, CoordinatorType.GROUP)
     return await dispatch(lookup, topics, ask, what="listing groups' offsets")
 
 
-def _committed(entry: Any) -> Committed | ClientError:
+def _topics(
+    partitions: Mapping[str, list[int]] | None,
+) -> list[OffsetFetchRequestTopicsDict] | None:
+    if partitions is None:
+        return None
+    return [{"name": name, "partition_indexes": each} for name, each in partitions.items()]
+
+
+def _committed(entry: OffsetFetchResponse | OffsetFetchResponseGroup) -> Committed | ClientError:
     if entry.error_code:
         return error_for(entry.error_code)
     found: Committed = {}
@@ -121,7 +144,7 @@ async def alter_group_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> Results[TopicPartition, None]:
     """Set the committed offsets of a group, which must have no members."""
-    topics: dict[str, list[dict[str, Any]]] = {}
+    topics: dict[str, list[OffsetCommitRequestPartitionDict]] = {}
     for (topic, partition), committed in offsets.items():
         topics.setdefault(topic, []).append(
             {
@@ -131,43 +154,50 @@ async def alter_group_offsets(
                 "committed_metadata": committed.metadata,
             }
         )
-    body = {
-        "group_id": group_id,
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
-    }
-    return await _change(cluster, Api.OFFSET_COMMIT, group_id, body)
+    request = rpc.offset_commit(
+        group_id=group_id,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[{"name": name, "partitions": each} for name, each in topics.items()],
+    )
+    response = await _change(cluster, group_id, request, max_version=BY_NAME_MAX_VERSION)
+    return _results(response)
 
 
 async def delete_group_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> Results[TopicPartition, None]:
     """Delete committed offsets of topics to which no member of the group subscribes."""
-    topics = [
-        {
-            "name": topic["name"],
-            "partitions": [{"partition_index": each} for each in topic["partition_indexes"]],
-        }
-        for topic in _by_topic(partitions)
-    ]
-    body = {"group_id": group_id, "topics": topics}
-    return await _change(cluster, Api.OFFSET_DELETE, group_id, body)
+    request = rpc.offset_delete(
+        group_id=group_id,
+        topics=[
+            {"name": topic, "partitions": [{"partition_index": each} for each in indexes]}
+            for topic, indexes in partitions_by_topic(partitions).items()
+        ],
+    )
+    return _results(await _change(cluster, group_id, request))
+
+
+ChangeT = TypeVar("ChangeT", "OffsetCommitResponse", "OffsetDeleteResponse")
 
 
 async def _change(
-    cluster: Cluster, api: Api, group_id: str, body: dict[str, Any]
-) -> Results[TopicPartition, None]:
-    async def ask(node: int, keys: list[str]) -> dict[str, Any]:
-        limit = BY_NAME_MAX_VERSION if api is Api.OFFSET_COMMIT else None
-        response = await cluster.call(api, body, node=node, max_version=limit)
-        failure = _group_failure(response)
-        return {group_id: response if failure is None else failure}
+    cluster: Cluster, group_id: str, request: Request[ChangeT], max_version: int | None = None
+) -> ChangeT:
+    async def ask(node: int, keys: list[str]) -> dict[str, ChangeT | ClientError]:
+        response = await cluster.call(request, node=node, max_version=max_version)
+        return {group_id: _group_failure(response) or response}
 
     lookup = AtCoordinators(cluster, CoordinatorType.GROUP)
     responses = await dispatch(lookup, [group_id], ask, what=f"changing offsets of {group_id}")
+    return responses.checked(False)[group_id]
+
+
+def _results(
+    response: OffsetCommitResponse | OffsetDeleteResponse,
+) -> Results[TopicPartition, None]:
     results: Results[TopicPartition, None] = Results()
-    for topic in responses.checked(False)[group_id].topics:
+    for topic in response.topics:
         for entry in topic.partitions:
             key = TopicPartition(topic.name, entry.partition_index)
             if entry.error_code:
@@ -196,12 +226,11 @@ _OF_THE_GROUP = frozenset(
 """Codes that OffsetCommit reports for each partition, but that concern the whole group."""
 
 
-def _group_failure(response: Any) -> ClientError | None:
-    codes = [getattr(response, "error_code", 0)]
-    codes += [entry.error_code for topic in response.topics for entry in topic.partitions]
-    if codes[0]:
-        return error_for(codes[0])
-    for code in codes:
+def _group_failure(response: OffsetCommitResponse | OffsetDeleteResponse) -> ClientError | None:
+    code: int = getattr(response, "error_code", 0)  # OffsetCommit has none
+    if code:
+        return error_for(code)
+    for code in (entry.error_code for topic in response.topics for entry in topic.partitions):
         if code in _OF_THE_GROUP:
             if code == ErrorCode.UNKNOWN_MEMBER_ID:
                 return error_for(
@@ -209,13 +238,6 @@ def _group_failure(response: Any) -> ClientError | None:
                 )
             return error_for(code)
     return None
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        grouped.setdefault(topic, []).append(partition)
-    return [{"name": name, "partition_indexes": numbers} for name, numbers in grouped.items()]
 
 
 async def list_group_lag(cluster: Cluster, group_ids: Iterable[str]) -> Results[str, GroupLag]:

@@ -9,9 +9,9 @@ So groups are described with the new request first, and those not found with the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base import notebook
 from ottla.base.errors import ErrorCode
@@ -28,7 +28,13 @@ from ottla.client.cluster import Cluster, CoordinatorType
 from ottla.client.consumer.protocol import decode_assignment
 from ottla.client.errors import ClientError, UnsupportedVersion, error_for
 from ottla.client.metadata import Node
-from ottla.wire.api import Api
+from ottla.wire import rpc
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import consumer_group_describe
+    from ottla.wire.messages import describe_groups as classic_groups
+    from ottla.wire.messages.leave_group import MemberIdentityDict, MemberResponse
+    from ottla.wire.messages.list_groups import ListedGroup
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
@@ -127,8 +133,8 @@ async def list_groups(
     min_version = 5 if wanted_types else 4 if wanted_states else 0
 
     async def ask(node: int, keys: list[int]) -> dict[int, list[GroupListing] | ClientError]:
-        body = {"states_filter": wanted_states, "types_filter": wanted_types}
-        response = await cluster.call(Api.LIST_GROUPS, body, node=node, min_version=min_version)
+        request = rpc.list_groups(states_filter=wanted_states, types_filter=wanted_types)
+        response = await cluster.call(request, node=node, min_version=min_version)
         raise_for(response.error_code)
         return {node: [_listing(entry, node) for entry in response.groups]}
 
@@ -138,7 +144,7 @@ async def list_groups(
     return Listing(sorted(found.items()))
 
 
-def _listing(entry: Any, node: int) -> GroupListing:
+def _listing(entry: ListedGroup, node: int) -> GroupListing:
     kind = (entry.group_type or CLASSIC).lower()
     return GroupListing(entry.group_id, kind, entry.group_state, entry.protocol_type, node)
 
@@ -169,7 +175,7 @@ async def _describe_consumer(
     """Describe the groups that use the consumer protocol.
 
     Groups that are not found or have another type are left out; other errors are returned."""
-    response = await cluster.call(Api.CONSUMER_GROUP_DESCRIBE, {"group_ids": ids}, node=node)
+    response = await cluster.call(rpc.consumer_group_describe(group_ids=ids), node=node)
     found: dict[str, GroupDescription | ClientError] = {}
     for entry in response.groups:
         if entry.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
@@ -191,7 +197,7 @@ async def _describe_consumer(
     return found
 
 
-def _consumer_member(entry: Any) -> MemberDescription:
+def _consumer_member(entry: consumer_group_describe.Member) -> MemberDescription:
     return MemberDescription(
         entry.member_id,
         entry.instance_id,
@@ -207,7 +213,7 @@ def _consumer_member(entry: Any) -> MemberDescription:
     )
 
 
-def _topic_partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+def _topic_partitions(assignment: consumer_group_describe.Assignment) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(topic.topic_name, partition)
         for topic in assignment.topic_partitions
@@ -218,7 +224,7 @@ def _topic_partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 async def _describe_classic(
     cluster: Cluster, node: int, ids: list[str]
 ) -> dict[str, GroupDescription | ClientError]:
-    response = await cluster.call(Api.DESCRIBE_GROUPS, {"groups": ids}, node=node)
+    response = await cluster.call(rpc.describe_groups(groups=ids), node=node)
     found: dict[str, GroupDescription | ClientError] = {}
     for entry in response.groups:
         not_found = entry.error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -242,7 +248,9 @@ async def _describe_classic(
     return found
 
 
-def _classic_member(entry: Any, is_consumer: bool) -> MemberDescription:
+def _classic_member(
+    entry: classic_groups.DescribedGroupMember, is_consumer: bool
+) -> MemberDescription:
     return MemberDescription(
         entry.member_id,
         entry.group_instance_id,
@@ -265,7 +273,7 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
 
 async def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> Results[str, None]:
     async def ask(node: int, ids: list[str]) -> dict[str, ClientError | None]:
-        response = await cluster.call(Api.DELETE_GROUPS, {"groups_names": ids}, node=node)
+        response = await cluster.call(rpc.delete_groups(groups_names=ids), node=node)
         return {
             entry.group_id: _failure(entry.error_code, entry.group_id) for entry in response.results
         }
@@ -294,14 +302,14 @@ async def remove_members(
 ) -> Results[str, None]:
     """Remove static members by `group.instance.id`, and others by member ID."""
     named = [("", each) for each in instance_ids] + [(each, None) for each in member_ids]
-    members = [
+    members: list[MemberIdentityDict] = [
         {"member_id": member, "group_instance_id": instance, "reason": reason}
         for member, instance in named
     ]
 
-    async def ask(node: int, ids: list[str]) -> dict[str, Any]:
-        body = {"group_id": group_id, "members": members}
-        response = await cluster.call(Api.LEAVE_GROUP, body, node=node, min_version=3)
+    async def ask(node: int, ids: list[str]) -> dict[str, Sequence[MemberResponse] | ClientError]:
+        request = rpc.leave_group(group_id=group_id, members=members)
+        response = await cluster.call(request, node=node, min_version=3)
         raise_for(response.error_code)
         return {group_id: response.members}
 

@@ -6,16 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.base.types import TopicPartition
+from ottla.base.types import TopicPartition, partitions_by_topic
 from ottla.client.admin.dispatch import AtBrokers, Results, dispatch, raise_for
-from ottla.client.admin.topics import by_topic
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, UnsupportedVersion, error_for
 from ottla.net.connection import VersionRange
-from ottla.wire import schema
-from ottla.wire.api import Api
+from ottla.wire import rpc, schema
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.describe_log_dirs import DescribeLogDirsResult
+    from ottla.wire.messages.metadata import MetadataResponse
 
 
 class BrokerNode(NamedTuple):
@@ -119,15 +121,13 @@ class LogDirDescription:
 
 async def describe_cluster(cluster: Cluster, *, include_fenced: bool) -> ClusterDescription:
     async def ask() -> ClusterDescription:
-        body = {"include_fenced_brokers": include_fenced}
+        request = rpc.describe_cluster(include_fenced_brokers=include_fenced)
         try:
-            response = await cluster.call(
-                Api.DESCRIBE_CLUSTER, body, min_version=2 if include_fenced else 0
-            )
+            response = await cluster.call(request, min_version=2 if include_fenced else 0)
         except UnsupportedVersion:
             if include_fenced:
                 raise
-            return _from_metadata(await cluster.call(Api.METADATA, {"topics": []}, min_version=1))
+            return _from_metadata(await cluster.call(rpc.metadata(topics=[]), min_version=1))
         raise_for(response.error_code, response.error_message)
         nodes = {
             each.broker_id: BrokerNode(
@@ -140,7 +140,7 @@ async def describe_cluster(cluster: Cluster, *, include_fenced: bool) -> Cluster
     return await cluster.retrying(ask, what="describing the cluster")
 
 
-def _from_metadata(response: Any) -> ClusterDescription:
+def _from_metadata(response: MetadataResponse) -> ClusterDescription:
     nodes = {
         each.node_id: BrokerNode(each.node_id, each.host, each.port, each.rack, False)
         for each in sorted(response.brokers, key=lambda each: int(each.node_id))
@@ -154,7 +154,11 @@ def _or_none(number: int) -> int | None:
 
 async def describe_features(cluster: Cluster) -> Features:
     async def ask() -> Features:
-        response = await cluster.call(Api.API_VERSIONS, _software())
+        from ottla import __version__
+
+        response = await cluster.call(
+            rpc.api_versions(client_software_name="ottla", client_software_version=__version__)
+        )
         raise_for(response.error_code)
         epoch = response.finalized_features_epoch
         return Features(
@@ -170,12 +174,6 @@ async def describe_features(cluster: Cluster) -> Features:
         )
 
     return await cluster.retrying(ask, what="describing features")
-
-
-def _software() -> dict[str, str]:
-    from ottla import __version__
-
-    return {"client_software_name": "ottla", "client_software_version": __version__}
 
 
 async def api_versions(
@@ -205,12 +203,17 @@ async def describe_log_dirs(
     cluster: Cluster, brokers: Iterable[int], partitions: Iterable[TopicPartition] | None
 ) -> Results[int, dict[str, LogDirDescription]]:
     """Return log directories by broker and path, with all partitions if none are given."""
-    wanted = None if partitions is None else by_topic(partitions)
+    wanted = None if partitions is None else partitions_by_topic(partitions)
 
     async def ask(
         node: int, keys: list[int]
     ) -> dict[int, dict[str, LogDirDescription] | ClientError]:
-        response = await cluster.call(Api.DESCRIBE_LOG_DIRS, {"topics": wanted}, node=node)
+        request = rpc.describe_log_dirs(
+            topics=None
+            if wanted is None
+            else [{"topic": topic, "partitions": each} for topic, each in wanted.items()]
+        )
+        response = await cluster.call(request, node=node)
         raise_for(response.error_code)
         return {node: {ranges.log_dir: _log_dir(ranges) for ranges in response.results}}
 
@@ -218,7 +221,7 @@ async def describe_log_dirs(
     return await dispatch(lookup, brokers, ask, what="describing log directories")
 
 
-def _log_dir(entry: Any) -> LogDirDescription:
+def _log_dir(entry: DescribeLogDirsResult) -> LogDirDescription:
     replicas = {
         TopicPartition(topic.name, each.partition_index): ReplicaInfo(
             each.partition_size, each.offset_lag, each.is_future_key

@@ -4,15 +4,20 @@ ListOffsets 1+, DeleteRecords 0+, DescribeProducers 0+, sent to the partitions' 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from ottla.base.types import TopicPartition
+from ottla.base.types import TopicPartition, partitions_by_topic
 from ottla.client.admin.dispatch import AtBrokers, AtLeaders, Lookup, Results, dispatch
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, error_for
-from ottla.wire.api import Api
+from ottla.wire import rpc
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import describe_producers as messages
+    from ottla.wire.messages.delete_records import DeleteRecordsPartitionDict
+    from ottla.wire.messages.list_offsets import ListOffsetsPartitionDict
 
 CONSUMER_REPLICA_ID = -1
 HIGH_WATERMARK = -1
@@ -105,24 +110,27 @@ async def _list_at(
     isolation: IsolationLevel,
     min_version: int,
 ) -> dict[TopicPartition, ListedOffset | ClientError]:
-    body = {
-        "replica_id": CONSUMER_REPLICA_ID,
-        "isolation_level": int(isolation),
-        "topics": _topics(
-            keys,
-            lambda key: {
-                "current_leader_epoch": cluster.metadata.leader_epoch(*key),
-                "timestamp": int(wanted[key]),
-            },
-        ),
-        "timeout_ms": cluster.config.request_timeout_ms,
-    }
+    def entry_of(key: TopicPartition) -> ListOffsetsPartitionDict:
+        return {
+            "partition_index": key.partition,
+            "current_leader_epoch": cluster.metadata.leader_epoch(*key),
+            "timestamp": int(wanted[key]),
+        }
+
+    request = rpc.list_offsets(
+        replica_id=CONSUMER_REPLICA_ID,
+        isolation_level=int(isolation),
+        topics=[
+            {"name": name, "partitions": each} for name, each in _by_topic(keys, entry_of).items()
+        ],
+        timeout_ms=cluster.config.request_timeout_ms,
+    )
     needed = max(min_version, 2 if isolation else 0)
-    response = await cluster.call(Api.LIST_OFFSETS, body, node=node, min_version=needed)
+    response = await cluster.call(request, node=node, min_version=needed)
     return {
         key: _failure(key, entry.error_code)
         or ListedOffset(_or_none(entry.offset), _or_none(entry.timestamp), entry.leader_epoch)
-        for key, entry in _partition_entries(response)
+        for key, entry in _partition_entries(response.topics)
     }
 
 
@@ -131,15 +139,19 @@ async def delete_records(
 ) -> Results[TopicPartition, int]:
     """Delete records before offsets, and return the new log start offset of each partition."""
 
+    def entry_of(key: TopicPartition) -> DeleteRecordsPartitionDict:
+        return {"partition_index": key.partition, "offset": before[key]}
+
     async def ask(node: int, keys: list[TopicPartition]) -> dict[TopicPartition, int | ClientError]:
-        body = {
-            "topics": _topics(keys, lambda key: {"offset": before[key]}),
-            "timeout_ms": cluster.config.request_timeout_ms,
-        }
-        response = await cluster.call(Api.DELETE_RECORDS, body, node=node)
+        by_topic = _by_topic(keys, entry_of)
+        request = rpc.delete_records(
+            topics=[{"name": name, "partitions": each} for name, each in by_topic.items()],
+            timeout_ms=cluster.config.request_timeout_ms,
+        )
+        response = await cluster.call(request, node=node)
         return {
             key: _failure(key, entry.error_code) or entry.low_watermark
-            for key, entry in _partition_entries(response)
+            for key, entry in _partition_entries(response.topics)
         }
 
     return await dispatch(AtLeaders(cluster), before, ask, what="deleting records")
@@ -153,19 +165,15 @@ async def describe_producers(
     async def ask(
         node: int, keys: list[TopicPartition]
     ) -> dict[TopicPartition, list[ProducerState] | ClientError]:
-        grouped: dict[str, list[int]] = {}
-        for topic, partition in keys:
-            grouped.setdefault(topic, []).append(partition)
-        body = {
-            "topics": [
-                {"name": name, "partition_indexes": numbers} for name, numbers in grouped.items()
-            ]
-        }
-        response = await cluster.call(Api.DESCRIBE_PRODUCERS, body, node=node)
+        grouped = partitions_by_topic(keys)
+        request = rpc.describe_producers(
+            topics=[{"name": name, "partition_indexes": each} for name, each in grouped.items()]
+        )
+        response = await cluster.call(request, node=node)
         return {
             key: _failure(key, entry.error_code, entry.error_message)
             or [_producer(each) for each in entry.active_producers]
-            for key, entry in _partition_entries(response)
+            for key, entry in _partition_entries(response.topics)
         }
 
     lookup: Lookup[TopicPartition] = AtLeaders(cluster)
@@ -175,7 +183,7 @@ async def describe_producers(
     return await dispatch(lookup, partitions, ask, what="describing producers")
 
 
-def _producer(entry: Any) -> ProducerState:
+def _producer(entry: messages.ProducerState) -> ProducerState:
     return ProducerState(
         entry.producer_id,
         entry.producer_epoch,
@@ -186,15 +194,37 @@ def _producer(entry: Any) -> ProducerState:
     )
 
 
-def _topics(keys: Iterable[TopicPartition], fields: Any) -> list[dict[str, Any]]:
-    grouped: dict[str, list[dict[str, Any]]] = {}
+V = TypeVar("V")
+
+
+def _by_topic(
+    keys: Iterable[TopicPartition], entry_of: Callable[[TopicPartition], V]
+) -> dict[str, list[V]]:
+    grouped: dict[str, list[V]] = {}
     for key in keys:
-        grouped.setdefault(key.topic, []).append({"partition_index": key.partition, **fields(key)})
-    return [{"name": name, "partitions": each} for name, each in grouped.items()]
+        grouped.setdefault(key.topic, []).append(entry_of(key))
+    return grouped
 
 
-def _partition_entries(response: Any) -> Iterable[tuple[TopicPartition, Any]]:
-    for topic in response.topics:
+class _Partition(Protocol):
+    partition_index: int
+
+
+PartitionT = TypeVar("PartitionT", bound=_Partition)
+PartitionT_co = TypeVar("PartitionT_co", bound=_Partition, covariant=True)
+
+
+class _Topic(Protocol[PartitionT_co]):
+    name: str
+
+    @property
+    def partitions(self) -> Sequence[PartitionT_co]: ...
+
+
+def _partition_entries(
+    topics: Iterable[_Topic[PartitionT]],
+) -> Iterable[tuple[TopicPartition, PartitionT]]:
+    for topic in topics:
         for entry in topic.partitions:
             yield TopicPartition(topic.name, entry.partition_index), entry
 

@@ -11,13 +11,17 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.client.admin.dispatch import raise_for
 from ottla.client.cluster import Cluster
 from ottla.client.errors import InvalidConfig
-from ottla.wire.api import Api
+from ottla.wire import rpc
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.alter_client_quotas import EntryDataRequestDict
+    from ottla.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertionDict
 
 SALT_BYTES = 24
 DEFAULT_SCRAM_ITERATIONS = 4096
@@ -75,18 +79,20 @@ async def describe_client_quotas(
         parts: Entity types and names to match; "" matches the default, None any name.
         strict: Return only entities that have no other parts.
     """
-    components = [
-        {
-            "entity_type": kind,
-            "match_type": _ANY if name is None else _EXACTLY if name else _DEFAULT,
-            "match": name or None,
-        }
-        for kind, name in parts
-    ]
+    request = rpc.describe_client_quotas(
+        components=[
+            {
+                "entity_type": kind,
+                "match_type": _ANY if name is None else _EXACTLY if name else _DEFAULT,
+                "match": name or None,
+            }
+            for kind, name in parts
+        ],
+        strict=strict,
+    )
 
     async def ask() -> dict[QuotaEntity, dict[str, float]]:
-        body = {"components": components, "strict": strict}
-        response = await cluster.call(Api.DESCRIBE_CLIENT_QUOTAS, body)
+        response = await cluster.call(request)
         raise_for(response.error_code, response.error_message)
         return {
             QuotaEntity.ordered((part.entity_type, part.entity_name) for part in entry.entity): {
@@ -104,14 +110,14 @@ async def alter_client_quotas(
     """Set quotas of an entity. The value None removes a quota."""
 
     async def ask() -> None:
-        entry = {
+        entry: EntryDataRequestDict = {
             "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.parts],
             "ops": [
                 {"key": key, "value": 0.0 if value is None else value, "remove": value is None}
                 for key, value in changes.items()
             ],
         }
-        response = await cluster.call_controller(Api.ALTER_CLIENT_QUOTAS, {"entries": [entry]})
+        response = await cluster.call_controller(rpc.alter_client_quotas(entries=[entry]))
         for result in response.entries:
             raise_for(result.error_code, result.error_message)
 
@@ -122,10 +128,12 @@ async def describe_scram_users(
     cluster: Cluster, users: Iterable[str] | None
 ) -> dict[str, list[ScramCredential]]:
     """Return the credentials of users, of all if `users` is None. Unknown users are omitted."""
-    wanted = None if users is None else [{"name": user} for user in users]
+    request = rpc.describe_user_scram_credentials(
+        users=None if users is None else [{"name": user} for user in users]
+    )
 
     async def ask() -> dict[str, list[ScramCredential]]:
-        response = await cluster.call(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": wanted})
+        response = await cluster.call(request)
         raise_for(response.error_code, response.error_message)
         found: dict[str, list[ScramCredential]] = {}
         for entry in response.results:
@@ -147,27 +155,30 @@ async def alter_scram_user(
     passwords: Mapping[ScramMechanism, tuple[int, str] | None],
 ) -> None:
     """Set passwords with a number of iterations, or remove them (None). Only hashes are sent."""
-    deletions = [
-        {"name": user, "mechanism": int(each)}
-        for each, password in passwords.items()
-        if password is None
-    ]
-    upsertions = [
-        _salted(user, each, *password)
-        for each, password in passwords.items()
-        if password is not None
-    ]
+    request = rpc.alter_user_scram_credentials(
+        deletions=[
+            {"name": user, "mechanism": int(each)}
+            for each, password in passwords.items()
+            if password is None
+        ],
+        upsertions=[
+            _salted(user, each, *password)
+            for each, password in passwords.items()
+            if password is not None
+        ],
+    )
 
     async def ask() -> None:
-        body = {"deletions": deletions, "upsertions": upsertions}
-        response = await cluster.call_controller(Api.ALTER_USER_SCRAM_CREDENTIALS, body)
+        response = await cluster.call_controller(request)
         for entry in response.results:
             raise_for(entry.error_code, entry.error_message)
 
     await cluster.retrying(ask, what="changing SCRAM users")
 
 
-def _salted(user: str, mechanism: ScramMechanism, iterations: int, password: str) -> dict[str, Any]:
+def _salted(
+    user: str, mechanism: ScramMechanism, iterations: int, password: str
+) -> ScramCredentialUpsertionDict:
     if not password:
         raise InvalidConfig(f"The password of {user} must not be empty.")
     salt = secrets.token_bytes(SALT_BYTES)

@@ -5,13 +5,22 @@ AlterPartitionReassignments 0+, ListPartitionReassignments 0+, both to the contr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.base.types import TopicPartition
+from ottla.base.types import TopicPartition, partitions_by_topic
 from ottla.client.admin.dispatch import Results, raise_for
 from ottla.client.cluster import Cluster
 from ottla.client.errors import error_for
-from ottla.wire.api import Api
+from ottla.wire import rpc
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsResponse,
+        ReassignablePartitionDict,
+    )
+    from ottla.wire.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsResponse,
+    )
 
 KIP_860_VERSION = 1
 
@@ -39,23 +48,22 @@ async def alter_reassignments(
     may_change_factor: bool,
 ) -> Results[TopicPartition, None]:
     """Start reassignments, or cancel those whose target is None."""
-    topics: dict[str, list[dict[str, Any]]] = {}
+    topics: dict[str, list[ReassignablePartitionDict]] = {}
     for key, target in targets.items():
         replicas = None if target is None else list(target)
-        entry = {"partition_index": key.partition, "replicas": replicas}
-        topics.setdefault(key.topic, []).append(entry)
-    body = {
-        "timeout_ms": cluster.config.request_timeout_ms,
-        "allow_replication_factor_change": may_change_factor,
-        "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
-    }
+        topics.setdefault(key.topic, []).append(
+            {"partition_index": key.partition, "replicas": replicas}
+        )
+    request = rpc.alter_partition_reassignments(
+        timeout_ms=cluster.config.request_timeout_ms,
+        allow_replication_factor_change=may_change_factor,
+        topics=[{"name": name, "partitions": each} for name, each in topics.items()],
+    )
     # A broker that does not support the flag would silently ignore it.
     oldest = 0 if may_change_factor else KIP_860_VERSION
 
-    async def ask() -> Any:
-        response = await cluster.call_controller(
-            Api.ALTER_PARTITION_REASSIGNMENTS, body, min_version=oldest
-        )
+    async def ask() -> AlterPartitionReassignmentsResponse:
+        response = await cluster.call_controller(request, min_version=oldest)
         raise_for(response.error_code, response.error_message)
         return response
 
@@ -77,16 +85,16 @@ async def list_reassignments(
     cluster: Cluster, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, Reassignment]:
     """Return the reassignments in progress, of all partitions if none are given."""
-    wanted: list[dict[str, Any]] | None = None
-    if partitions is not None:
-        grouped: dict[str, list[int]] = {}
-        for topic, index in partitions:
-            grouped.setdefault(topic, []).append(index)
-        wanted = [{"name": name, "partition_indexes": each} for name, each in grouped.items()]
-    body = {"timeout_ms": cluster.config.request_timeout_ms, "topics": wanted}
+    grouped = None if partitions is None else partitions_by_topic(partitions)
+    request = rpc.list_partition_reassignments(
+        timeout_ms=cluster.config.request_timeout_ms,
+        topics=None
+        if grouped is None
+        else [{"name": name, "partition_indexes": each} for name, each in grouped.items()],
+    )
 
-    async def ask() -> Any:
-        response = await cluster.call_controller(Api.LIST_PARTITION_REASSIGNMENTS, body)
+    async def ask() -> ListPartitionReassignmentsResponse:
+        response = await cluster.call_controller(request)
         raise_for(response.error_code, response.error_message)
         return response
 

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base import notebook
 from ottla.base.cluster import ElectionType
 from ottla.base.errors import ErrorCode
-from ottla.base.types import ZERO_UUID, TopicPartition, format_uuid, parse_uuid
+from ottla.base.types import (
+    ZERO_UUID,
+    TopicPartition,
+    format_uuid,
+    parse_uuid,
+    partitions_by_topic,
+)
 from ottla.client.admin.dispatch import (
     AtBrokers,
     AtController,
@@ -24,7 +30,23 @@ from ottla.client.admin.dispatch import (
 )
 from ottla.client.cluster import ANY_NODE, Cluster
 from ottla.client.errors import ClientError, UnknownTopic, UnsupportedVersion, error_for
-from ottla.wire.api import Api
+from ottla.wire import rpc
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.create_partitions import CreatePartitionsTopicDict
+    from ottla.wire.messages.create_topics import CreatableTopicDict, CreatableTopicResult
+    from ottla.wire.messages.delete_topics import DeleteTopicsRequestDict
+    from ottla.wire.messages.describe_topic_partitions import (
+        CursorRequestDict,
+        DescribeTopicPartitionsResponsePartition,
+        DescribeTopicPartitionsResponseTopic,
+    )
+    from ottla.wire.messages.elect_leaders import ElectLeadersResponse
+    from ottla.wire.messages.metadata import (
+        MetadataRequestTopicDict,
+        MetadataResponsePartition,
+        MetadataResponseTopic,
+    )
 
 BROKER_DEFAULT = -1
 """Number of partitions or replicas that stands for the broker's configured default."""
@@ -130,12 +152,12 @@ async def create_topics(
     by_name = {topic.name: topic for topic in topics}
 
     async def ask(node: int, names: list[str]) -> dict[str, CreatedTopic | ClientError]:
-        body = {
-            "topics": [_creatable(by_name[name]) for name in names],
-            "timeout_ms": cluster.config.request_timeout_ms,
-            "validate_only": validate_only,
-        }
-        response = await cluster.call(Api.CREATE_TOPICS, body, node=node)
+        request = rpc.create_topics(
+            topics=[_creatable(by_name[name]) for name in names],
+            timeout_ms=cluster.config.request_timeout_ms,
+            validate_only=validate_only,
+        )
+        response = await cluster.call(request, node=node)
         return {
             entry.name: error_for(entry.error_code, entry.error_message)
             if entry.error_code
@@ -146,7 +168,7 @@ async def create_topics(
     return await dispatch(AtController(cluster), by_name, ask, what="creating topics")
 
 
-def _creatable(topic: NewTopic) -> dict[str, Any]:
+def _creatable(topic: NewTopic) -> CreatableTopicDict:
     assigned = bool(topic.replica_assignment)
     return {
         "name": topic.name,
@@ -160,7 +182,7 @@ def _creatable(topic: NewTopic) -> dict[str, Any]:
     }
 
 
-def _created(entry: Any) -> CreatedTopic:
+def _created(entry: CreatableTopicResult) -> CreatedTopic:
     configs = {config.name: config.value for config in entry.configs or ()}
     return CreatedTopic(
         _uuid(entry.topic_id), entry.num_partitions, entry.replication_factor, configs
@@ -173,17 +195,17 @@ async def delete_topics(
     """Delete topics by name or, with `by_id`, by topic ID in Kafka's text form."""
 
     async def ask(node: int, keys: list[str]) -> dict[str, ClientError | None]:
-        body: dict[str, Any] = {"timeout_ms": cluster.config.request_timeout_ms}
+        body: DeleteTopicsRequestDict = {"timeout_ms": cluster.config.request_timeout_ms}
         if by_id:
             body["topics"] = [{"name": None, "topic_id": parse_uuid(key)} for key in keys]
         else:
             body["topics"] = [{"name": key, "topic_id": ZERO_UUID} for key in keys]
             body["topic_names"] = keys
         response = await cluster.call(
-            Api.DELETE_TOPICS, body, node=node, min_version=6 if by_id else 0
+            rpc.delete_topics(**body), node=node, min_version=6 if by_id else 0
         )
         return {
-            format_uuid(entry.topic_id) if by_id else entry.name: _failure(
+            format_uuid(entry.topic_id) if by_id else entry.name or "": _failure(
                 entry.error_code, entry.error_message, None if by_id else entry.name
             )
             for entry in response.responses
@@ -200,25 +222,28 @@ async def create_partitions(
     validate_only: bool,
 ) -> Results[str, None]:
     async def ask(node: int, names: list[str]) -> dict[str, ClientError | None]:
-        topics = []
-        for name in names:
-            assignment = assignments.get(name)
-            brokers = (
-                None if not assignment else [{"broker_ids": list(each)} for each in assignment]
-            )
-            topics.append({"name": name, "count": counts[name], "assignments": brokers})
-        body = {
-            "topics": topics,
-            "timeout_ms": cluster.config.request_timeout_ms,
-            "validate_only": validate_only,
-        }
-        response = await cluster.call(Api.CREATE_PARTITIONS, body, node=node)
+        request = rpc.create_partitions(
+            topics=[_enlarged(name, counts[name], assignments.get(name)) for name in names],
+            timeout_ms=cluster.config.request_timeout_ms,
+            validate_only=validate_only,
+        )
+        response = await cluster.call(request, node=node)
         return {
             entry.name: _failure(entry.error_code, entry.error_message, entry.name)
             for entry in response.results
         }
 
     return await dispatch(AtController(cluster), counts, ask, what="adding partitions")
+
+
+def _enlarged(
+    name: str, count: int, assignment: Sequence[Sequence[int]] | None
+) -> CreatePartitionsTopicDict:
+    return {
+        "name": name,
+        "count": count,
+        "assignments": [{"broker_ids": list(each)} for each in assignment] if assignment else None,
+    }
 
 
 def _failure(code: int, message: str | None, topic: str | None) -> ClientError | None:
@@ -234,10 +259,11 @@ def _failure(code: int, message: str | None, topic: str | None) -> ClientError |
 
 async def list_topics(cluster: Cluster) -> Listing[str, TopicListing]:
     async def ask() -> Listing[str, TopicListing]:
-        response = await cluster.call(Api.METADATA, {"topics": None}, min_version=1)
+        response = await cluster.call(rpc.metadata(topics=None), min_version=1)
         return Listing({
             topic.name: TopicListing(topic.name, _uuid(topic.topic_id), topic.is_internal)
             for topic in sorted(response.topics, key=lambda topic: str(topic.name))
+            if topic.name
         })  # fmt: skip
 
     return await cluster.retrying(ask, what="listing topics")
@@ -257,7 +283,9 @@ async def describe_topics_by_id(
     cluster: Cluster, topic_ids: Iterable[str]
 ) -> Results[str, TopicDescription]:
     async def ask(node: int, keys: list[str]) -> dict[str, TopicDescription | ClientError]:
-        wanted = [{"name": None, "topic_id": parse_uuid(key)} for key in keys]
+        wanted: list[MetadataRequestTopicDict] = [
+            {"name": None, "topic_id": parse_uuid(key)} for key in keys
+        ]
         found = await _describe_by_metadata(cluster, wanted, by_id=True)
         for key in keys:
             found.setdefault(key, UnknownTopic(f"topic with ID {key} does not exist"))
@@ -273,50 +301,56 @@ def _at_any_broker(cluster: Cluster) -> AtBrokers[str]:
 async def _describe_in_pages(
     cluster: Cluster, names: list[str]
 ) -> dict[str, TopicDescription | ClientError]:
-    wanted = [{"name": name} for name in sorted(names)]
+    wanted = sorted(names)
     found: dict[str, TopicDescription | ClientError] = {}
-    cursor: dict[str, Any] | None = None
+    cursor: CursorRequestDict | None = None
     while True:
-        body = {
-            "topics": wanted,
-            "response_partition_limit": PARTITIONS_PER_PAGE,
-            "cursor": cursor,
-        }
-        response = await cluster.call(Api.DESCRIBE_TOPIC_PARTITIONS, body)
+        request = rpc.describe_topic_partitions(
+            topics=[{"name": name} for name in wanted],
+            response_partition_limit=PARTITIONS_PER_PAGE,
+            cursor=cursor,
+        )
+        response = await cluster.call(request)
         for entry in response.topics:
             _add_page(found, entry)
         following = response.next_cursor
         if following is None:
             return found
-        after = {"topic_name": following.topic_name, "partition_index": following.partition_index}
+        after: CursorRequestDict = {
+            "topic_name": following.topic_name,
+            "partition_index": following.partition_index,
+        }
         if after == cursor:
             raise ClientError("the broker keeps returning the same page of topics")
         cursor = after
-        wanted = [topic for topic in wanted if topic["name"] >= following.topic_name]
+        wanted = [name for name in wanted if name >= following.topic_name]
 
 
-def _add_page(found: dict[str, TopicDescription | ClientError], entry: Any) -> None:
-    before = found.get(entry.name)
+def _add_page(
+    found: dict[str, TopicDescription | ClientError], entry: DescribeTopicPartitionsResponseTopic
+) -> None:
+    name = entry.name or ""
+    before = found.get(name)
     if entry.error_code:
-        found[entry.name] = _failure(entry.error_code, None, entry.name) or ClientError()
+        found[name] = _failure(entry.error_code, None, name) or ClientError()
     elif isinstance(before, TopicDescription):
         page = _description(entry)
-        found[entry.name] = TopicDescription(
+        found[name] = TopicDescription(
             page.name, page.topic_id, page.is_internal, before.partitions + page.partitions
         )
     else:
-        found[entry.name] = _description(entry)
+        found[name] = _description(entry)
 
 
 async def _describe_by_metadata(
-    cluster: Cluster, topics: list[dict[str, Any]], *, by_id: bool = False
+    cluster: Cluster, topics: list[MetadataRequestTopicDict], *, by_id: bool = False
 ) -> dict[str, TopicDescription | ClientError]:
-    body = {"topics": topics, "allow_auto_topic_creation": False}
+    request = rpc.metadata(topics=topics, allow_auto_topic_creation=False)
     # Requests have topic IDs since version 10, but brokers support them only since 12.
-    response = await cluster.call(Api.METADATA, body, min_version=12 if by_id else 4)
+    response = await cluster.call(request, min_version=12 if by_id else 4)
     found: dict[str, TopicDescription | ClientError] = {}
     for entry in response.topics:
-        key = format_uuid(entry.topic_id) if by_id else entry.name
+        key = format_uuid(entry.topic_id) if by_id else entry.name or ""
         if entry.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             found[key] = _description(entry)
         elif entry.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
@@ -326,10 +360,14 @@ async def _describe_by_metadata(
     return found
 
 
-def _description(entry: Any) -> TopicDescription:
-    partitions = sorted(entry.partitions, key=lambda each: int(each.partition_index))
+def _description(
+    entry: MetadataResponseTopic | DescribeTopicPartitionsResponseTopic,
+) -> TopicDescription:
+    partitions: Sequence[MetadataResponsePartition | DescribeTopicPartitionsResponsePartition] = (
+        entry.partitions
+    )
     return TopicDescription(
-        entry.name,
+        entry.name or "",
         _uuid(entry.topic_id),
         entry.is_internal,
         tuple(
@@ -343,7 +381,7 @@ def _description(entry: Any) -> TopicDescription:
                 _tuple_or_none(getattr(each, "eligible_leader_replicas", None)),
                 _tuple_or_none(getattr(each, "last_known_elr", None)),
             )
-            for each in partitions
+            for each in sorted(partitions, key=lambda each: each.partition_index)
         ),
     )
 
@@ -365,16 +403,18 @@ async def elect_leaders(
     """Elect leaders, of all partitions if none are given.
 
     A partition that already has the right leader counts as a success."""
-    wanted = None if partitions is None else list(partitions)
+    wanted = None if partitions is None else partitions_by_topic(partitions)
     results: Results[TopicPartition, None] = Results()
 
-    async def ask() -> Any:
-        body = {
-            "election_type": int(kind),
-            "topic_partitions": None if wanted is None else by_topic(wanted),
-            "timeout_ms": cluster.config.request_timeout_ms,
-        }
-        response = await cluster.call_controller(Api.ELECT_LEADERS, body)
+    async def ask() -> ElectLeadersResponse:
+        request = rpc.elect_leaders(
+            election_type=int(kind),
+            topic_partitions=None
+            if wanted is None
+            else [{"topic": topic, "partitions": each} for topic, each in wanted.items()],
+            timeout_ms=cluster.config.request_timeout_ms,
+        )
+        response = await cluster.call_controller(request)
         raise_for(response.error_code)
         return response
 
@@ -389,10 +429,3 @@ async def elect_leaders(
                     entry.error_code, entry.error_message, topic=key.topic, partition=key.partition
                 )
     return results
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        grouped.setdefault(topic, []).append(partition)
-    return [{"topic": topic, "partitions": numbers} for topic, numbers in grouped.items()]

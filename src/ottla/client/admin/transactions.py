@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.client.admin.dispatch import (
@@ -21,7 +21,10 @@ from ottla.client.admin.dispatch import (
 )
 from ottla.client.cluster import Cluster, CoordinatorType
 from ottla.client.errors import ClientError, InvalidConfig, error_for
-from ottla.wire.api import Api
+from ottla.wire import rpc
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.write_txn_markers import WritableTxnMarkerDict
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -86,18 +89,16 @@ async def list_transactions(
     longer_than_ms: int | None,
     pattern: str | None,
 ) -> dict[str, TransactionListing]:
-    body = {
-        "state_filters": list(states),
-        "producer_id_filters": list(producer_ids),
-        "duration_filter": -1 if longer_than_ms is None else longer_than_ms,
-        "transactional_id_pattern": pattern,
-    }
+    request = rpc.list_transactions(
+        state_filters=list(states),
+        producer_id_filters=list(producer_ids),
+        duration_filter=-1 if longer_than_ms is None else longer_than_ms,
+        transactional_id_pattern=pattern,
+    )
     min_version = 2 if pattern else 0 if longer_than_ms is None else 1
 
     async def ask(node: int, keys: list[int]) -> dict[int, list[TransactionListing] | ClientError]:
-        response = await cluster.call(
-            Api.LIST_TRANSACTIONS, body, node=node, min_version=min_version
-        )
+        response = await cluster.call(request, node=node, min_version=min_version)
         raise_for(response.error_code)
         if response.unknown_state_filters:
             unknown = ", ".join(response.unknown_state_filters)
@@ -121,8 +122,8 @@ async def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str]
 ) -> Results[str, TransactionDescription]:
     async def ask(node: int, ids: list[str]) -> dict[str, TransactionDescription | ClientError]:
-        body = {"transactional_ids": ids}
-        response = await cluster.call(Api.DESCRIBE_TRANSACTIONS, body, node=node)
+        request = rpc.describe_transactions(transactional_ids=ids)
+        response = await cluster.call(request, node=node)
         found: dict[str, TransactionDescription | ClientError] = {}
         for entry in response.transaction_states:
             if entry.error_code:
@@ -155,14 +156,14 @@ async def abort_transaction(cluster: Cluster, spec: AbortTransaction) -> None:
     async def ask(
         node: int, keys: list[TopicPartition]
     ) -> dict[TopicPartition, ClientError | None]:
-        marker = {
+        marker: WritableTxnMarkerDict = {
             "producer_id": spec.producer_id,
             "producer_epoch": spec.producer_epoch,
             "coordinator_epoch": max(spec.coordinator_epoch, 0),
             "transaction_result": False,
             "topics": [{"name": key.topic, "partition_indexes": [key.partition]} for key in keys],
         }
-        response = await cluster.call(Api.WRITE_TXN_MARKERS, {"markers": [marker]}, node=node)
+        response = await cluster.call(rpc.write_txn_markers(markers=[marker]), node=node)
         return {
             TopicPartition(topic.name, entry.partition_index): error_for(
                 entry.error_code, topic=topic.name, partition=entry.partition_index
@@ -194,13 +195,13 @@ async def fence_producers(
     async def ask(node: int, ids: list[str]) -> dict[str, tuple[int, int] | ClientError]:
         found: dict[str, tuple[int, int] | ClientError] = {}
         for each in ids:
-            body = {
-                "transactional_id": each,
-                "transaction_timeout_ms": FENCING_TIMEOUT_MS,
-                "producer_id": NO_PRODUCER_ID,
-                "producer_epoch": NO_PRODUCER_EPOCH,
-            }
-            response = await cluster.call(Api.INIT_PRODUCER_ID, body, node=node)
+            request = rpc.init_producer_id(
+                transactional_id=each,
+                transaction_timeout_ms=FENCING_TIMEOUT_MS,
+                producer_id=NO_PRODUCER_ID,
+                producer_epoch=NO_PRODUCER_EPOCH,
+            )
+            response = await cluster.call(request, node=node)
             if response.error_code:
                 found[each] = error_for(response.error_code)
             else:

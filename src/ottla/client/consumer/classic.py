@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
@@ -24,7 +24,15 @@ from ottla.client.consumer.rebalance import Rebalances
 from ottla.client.consumer.record import GroupMetadata
 from ottla.client.consumer.subscription import Subscription
 from ottla.client.errors import ClientError, ConnectionLost, KafkaTimeout, error_for
+from ottla.wire import rpc
 from ottla.wire.api import Api
+from ottla.wire.request import Request
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.join_group import JoinGroupResponse
+    from ottla.wire.messages.sync_group import SyncGroupRequestAssignmentDict
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -163,24 +171,24 @@ class ClassicMember:
         if change.needs_another_round:
             self._rejoin("other members wait for the revoked partitions")
 
-    async def _join(self, owned: Sequence[TopicPartition], reason: str) -> Any:
+    async def _join(self, owned: Sequence[TopicPartition], reason: str) -> JoinGroupResponse:
         while True:
             config = self._config
-            body = {
-                "group_id": config.group_id,
-                "session_timeout_ms": config.session_timeout_ms,
-                "rebalance_timeout_ms": config.max_poll_interval_ms,
-                "member_id": self._member_id,
-                "group_instance_id": self._instance_id,
-                "protocol_type": PROTOCOL_TYPE,
-                "protocols": [
+            request = rpc.join_group(
+                group_id=config.group_id,
+                session_timeout_ms=config.session_timeout_ms,
+                rebalance_timeout_ms=config.max_poll_interval_ms,
+                member_id=self._member_id,
+                group_instance_id=self._instance_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[
                     {"name": each.name, "metadata": self._subscription_of(each, owned)}
                     for each in self._assignors
                 ],
-                "reason": reason[:255],
-            }
+                reason=reason[:255],
+            )
             response = await self._call(
-                Api.JOIN_GROUP, body, timeout_ms=config.max_poll_interval_ms + JOIN_SLACK_MS
+                request, timeout_ms=config.max_poll_interval_ms + JOIN_SLACK_MS
             )
             if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._member_id = response.member_id
@@ -200,8 +208,8 @@ class ClassicMember:
             self._config.client_rack or None,
         )
 
-    async def _sync(self, joined: Any) -> tuple[TopicPartition, ...]:
-        assignments = []
+    async def _sync(self, joined: JoinGroupResponse) -> tuple[TopicPartition, ...]:
+        assignments: list[SyncGroupRequestAssignmentDict] = []
         if self._is_leader:
             shares = await self._compute_assignment(joined)
             if not joined.skip_assignment:
@@ -209,23 +217,25 @@ class ClassicMember:
                     {"member_id": member, "assignment": protocol.encode_assignment(partitions)}
                     for member, partitions in shares.items()
                 ]
-        body = {
-            "group_id": self._config.group_id,
-            "generation_id": self._generation,
-            "member_id": self._member_id,
-            "group_instance_id": self._instance_id,
-            "protocol_type": PROTOCOL_TYPE,
-            "protocol_name": joined.protocol_name,
-            "assignments": assignments,
-        }
+        request = rpc.sync_group(
+            group_id=self._config.group_id,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=joined.protocol_name,
+            assignments=assignments,
+        )
         timeout_ms = self._config.max_poll_interval_ms + JOIN_SLACK_MS
-        response = await self._call(Api.SYNC_GROUP, body, timeout_ms=timeout_ms)
+        response = await self._call(request, timeout_ms=timeout_ms)
         self._check(Api.SYNC_GROUP, response.error_code)
         return protocol.decode_assignment(response.assignment)
 
-    async def _compute_assignment(self, joined: Any) -> dict[str, list[TopicPartition]]:
+    async def _compute_assignment(
+        self, joined: JoinGroupResponse
+    ) -> dict[str, list[TopicPartition]]:
         """Compute the assignment, as the leader."""
-        assignor = ASSIGNORS[joined.protocol_name]
+        assignor = ASSIGNORS[joined.protocol_name or ""]
         members = {
             member.member_id: protocol.decode_subscription(
                 member.metadata, member.group_instance_id
@@ -240,7 +250,7 @@ class ClassicMember:
         known = {topic: count for topic, count in self._counts.items() if count}
         return assignor.assign(known, members)
 
-    def _partition_counts(self, topics: Any) -> dict[str, int]:
+    def _partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         known = self._cluster.metadata.topics
         return {
             name: known[name].partition_count if name in known else 0 for name in sorted(topics)
@@ -284,17 +294,15 @@ class ClassicMember:
                 await self._heartbeat()
 
     async def _heartbeat(self) -> None:
-        body = {
-            "group_id": self._config.group_id,
-            "generation_id": self._generation,
-            "member_id": self._member_id,
-            "group_instance_id": self._instance_id,
-        }
+        request = rpc.heartbeat(
+            group_id=self._config.group_id,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance_id,
+        )
         generation = self._generation
         try:
-            response = await self._call(
-                Api.HEARTBEAT, body, timeout_ms=self._config.session_timeout_ms
-            )
+            response = await self._call(request, timeout_ms=self._config.session_timeout_ms)
         except KafkaError as error:
             logger.debug("a heartbeat failed: %s", error)
             return
@@ -335,27 +343,28 @@ class ClassicMember:
         await self._run()
 
     async def _leave(self, reason: str) -> None:
-        member = {
-            "member_id": self._member_id,
-            "group_instance_id": self._instance_id,
-            "reason": reason,
-        }
-        body = {
-            "group_id": self._config.group_id,
-            "member_id": self._member_id,
-            "members": [member],
-        }
+        request = rpc.leave_group(
+            group_id=self._config.group_id,
+            member_id=self._member_id,
+            members=[
+                {
+                    "member_id": self._member_id,
+                    "group_instance_id": self._instance_id,
+                    "reason": reason,
+                }
+            ],
+        )
         self._generation = protocol.NO_GENERATION
         try:
-            await self._call(Api.LEAVE_GROUP, body, timeout_ms=LEAVE_TIMEOUT_MS)
+            await self._call(request, timeout_ms=LEAVE_TIMEOUT_MS)
         except KafkaError as error:
             logger.debug("leaving group %s failed: %s", self._config.group_id, error)
 
     # ---------------------------------------------------------------------------------- requests
 
-    async def _call(self, api: Api, body: dict[str, Any], *, timeout_ms: int) -> Any:
+    async def _call(self, request: Request[T], *, timeout_ms: int) -> T:
         return await self._cluster.call_coordinator(
-            CoordinatorType.GROUP, self._config.group_id, api, body, timeout_ms=timeout_ms
+            CoordinatorType.GROUP, self._config.group_id, request, timeout_ms=timeout_ms
         )
 
     def _check(self, api: Api, code: int) -> None:

@@ -5,7 +5,7 @@ Versions with topic IDs (10 and later) are not used: users pass names, which all
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
@@ -13,15 +13,21 @@ from ottla.client.cluster import LOST_COORDINATOR, Cluster, CoordinatorType
 from ottla.client.consumer.offsets import by_topic
 from ottla.client.consumer.record import GroupMetadata, OffsetAndMetadata
 from ottla.client.errors import ClientError, CommitFailed, error_for
-from ottla.wire.api import Api
+from ottla.wire import rpc
+from ottla.wire.request import Request
 
 if TYPE_CHECKING:
     from ottla.wire.messages.offset_commit import (
-        OffsetCommitRequestDict,
         OffsetCommitRequestPartitionDict,
-        OffsetCommitResponse,
+        OffsetCommitRequestTopicDict,
     )
-    from ottla.wire.messages.offset_fetch import OffsetFetchResponse
+    from ottla.wire.messages.offset_fetch import (
+        OffsetFetchRequestTopicsDict,
+        OffsetFetchResponse,
+        OffsetFetchResponseGroup,
+    )
+
+T = TypeVar("T")
 
 MAX_VERSION = 9
 _MOVED_ON = frozenset(
@@ -59,22 +65,28 @@ class GroupOffsets:
         topics = by_topic(partitions)
         if not topics:
             return {}
-        requested = [{"name": name, "partition_indexes": indexes} for name, indexes in topics]
-        body = {
-            "group_id": self._group_id,
-            "topics": requested,
-            "groups": [{"group_id": self._group_id, "topics": requested}],
-            "require_stable": require_stable,
-        }
+        requested: list[OffsetFetchRequestTopicsDict] = [
+            {"name": name, "partition_indexes": indexes} for name, indexes in topics
+        ]
+        request = rpc.offset_fetch(
+            group_id=self._group_id,
+            topics=requested,
+            groups=[{"group_id": self._group_id, "topics": requested}],
+            require_stable=require_stable,
+        )
         return await self._cluster.retrying(
-            lambda: self._fetch_once(body),
+            lambda: self._fetch_once(request),
             timeout_ms=timeout_ms,
             what=f"fetching the committed offsets of group {self._group_id}",
         )
 
-    async def _fetch_once(self, body: Mapping[str, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-        response: OffsetFetchResponse = await self._call(Api.OFFSET_FETCH, body)
-        group = response.groups[0] if response.groups else response
+    async def _fetch_once(
+        self, request: Request[OffsetFetchResponse]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        response = await self._call(request)
+        group: OffsetFetchResponse | OffsetFetchResponseGroup = (
+            response.groups[0] if response.groups else response
+        )
         self._raise(group.error_code)
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for topic in group.topics:
@@ -110,38 +122,41 @@ class GroupOffsets:
         """
         if not offsets:
             return
-        body: OffsetCommitRequestDict = {
-            "group_id": self._group_id,
-            "retention_time_ms": -1,
-            "topics": [
-                {
-                    "name": topic,
-                    "partitions": [
-                        _committed(partition, offsets[TopicPartition(topic, partition)])
-                        for partition in partitions
-                    ],
-                }
-                for topic, partitions in by_topic(offsets)
-            ],
-        }
+        topics: list[OffsetCommitRequestTopicDict] = [
+            {
+                "name": topic,
+                "partitions": [
+                    _committed(partition, offsets[TopicPartition(topic, partition)])
+                    for partition in partitions
+                ],
+            }
+            for topic, partitions in by_topic(offsets)
+        ]
         await self._cluster.retrying(
-            lambda: self._commit_once(body, member()),
+            lambda: self._commit_once(topics, member()),
             timeout_ms=timeout_ms,
             what=f"committing offsets of group {self._group_id}",
         )
 
-    async def _commit_once(self, body: OffsetCommitRequestDict, member: GroupMetadata) -> None:
-        body["generation_id_or_member_epoch"] = member.generation_id
-        body["member_id"] = member.member_id
-        body["group_instance_id"] = member.group_instance_id
-        response: OffsetCommitResponse = await self._call(Api.OFFSET_COMMIT, body)
+    async def _commit_once(
+        self, topics: list[OffsetCommitRequestTopicDict], member: GroupMetadata
+    ) -> None:
+        request = rpc.offset_commit(
+            group_id=self._group_id,
+            generation_id_or_member_epoch=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            retention_time_ms=-1,
+            topics=topics,
+        )
+        response = await self._call(request)
         for topic in response.topics:
             for partition in topic.partitions:
                 self._raise(partition.error_code, topic.name, partition.partition_index)
 
-    async def _call(self, api: Api, body: Mapping[str, Any]) -> Any:
+    async def _call(self, request: Request[T]) -> T:
         return await self._cluster.call_coordinator(
-            CoordinatorType.GROUP, self._group_id, api, body, max_version=MAX_VERSION
+            CoordinatorType.GROUP, self._group_id, request, max_version=MAX_VERSION
         )
 
     def _raise(self, code: int, topic: str | None = None, partition: int | None = None) -> None:

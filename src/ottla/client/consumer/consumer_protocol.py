@@ -11,7 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.client.backoff import Backoff
@@ -33,7 +33,14 @@ from ottla.client.errors import (
     UnsupportedVersion,
     error_for,
 )
+from ottla.wire import rpc
 from ottla.wire.api import Api
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequestDict,
+        ConsumerGroupHeartbeatResponse,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -239,13 +246,16 @@ class ConsumerProtocolMember:
     # ---------------------------------------------------------------------------------- requests
 
     async def _call(
-        self, body: dict[str, Any], *, min_version: int = 0, timeout_ms: int | None = None
-    ) -> Any:
+        self,
+        body: ConsumerGroupHeartbeatRequestDict,
+        *,
+        min_version: int = 0,
+        timeout_ms: int | None = None,
+    ) -> ConsumerGroupHeartbeatResponse:
         return await self._cluster.call_coordinator(
             CoordinatorType.GROUP,
             self._config.group_id,
-            Api.CONSUMER_GROUP_HEARTBEAT,
-            body,
+            rpc.consumer_group_heartbeat(**body),
             min_version=min_version,
             timeout_ms=timeout_ms,
         )

@@ -12,9 +12,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.base.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequestDict,
+        ConsumerGroupHeartbeatResponse,
+        TopicPartitionsRequestDict,
+    )
 
 JOINING = 0
 LEAVING = -1
@@ -66,10 +73,10 @@ class ConsumerProtocolState:
     def is_reconciled(self) -> bool:
         return self.target is None or self.target == self.owned
 
-    def request(self, wanted: SubscribedTopics) -> dict[str, Any]:
+    def request(self, wanted: SubscribedTopics) -> ConsumerGroupHeartbeatRequestDict:
         """Return the body of the next heartbeat."""
         sent, self._sent = self._sent, (wanted, self.owned)
-        body: dict[str, Any] = {
+        body: ConsumerGroupHeartbeatRequestDict = {
             "group_id": self._group_id,
             "member_id": self.member_id,
             "member_epoch": self.epoch,
@@ -90,7 +97,7 @@ class ConsumerProtocolState:
             body["topic_partitions"] = _by_topic(self.owned)
         return body
 
-    def leave_request(self) -> dict[str, Any]:
+    def leave_request(self) -> ConsumerGroupHeartbeatRequestDict:
         epoch = LEAVING if self._instance_id is None else LEAVING_TEMPORARILY
         return {
             "group_id": self._group_id,
@@ -102,7 +109,7 @@ class ConsumerProtocolState:
             "topic_partitions": None,
         }
 
-    def on_response(self, response: Any) -> None:
+    def on_response(self, response: ConsumerGroupHeartbeatResponse) -> None:
         """Update the state from a response without an error."""
         self.member_id = response.member_id or self.member_id
         self.epoch = response.member_epoch
@@ -141,7 +148,7 @@ def resolve(
     return found, unknown
 
 
-def _by_topic(partitions: Iterable[IdPartition]) -> list[dict[str, Any]]:
+def _by_topic(partitions: Iterable[IdPartition]) -> list[TopicPartitionsRequestDict]:
     found: defaultdict[bytes, list[int]] = defaultdict(list)
     for topic_id, partition in sorted(partitions):
         found[topic_id].append(partition)

@@ -15,12 +15,12 @@ from ottla.client.cluster import Cluster
 from ottla.client.consumer.offsets import CONSUMER, by_leader
 from ottla.client.errors import error_for
 from ottla.client.metadata import ClusterMetadata
-from ottla.wire.api import Api
+from ottla.wire import rpc
+from ottla.wire.request import Request
 
 if TYPE_CHECKING:
     from ottla.wire.messages.fetch import (
         FetchPartitionDict,
-        FetchRequestDict,
         FetchResponse,
         PartitionData,
     )
@@ -41,8 +41,8 @@ class FetchLimits(NamedTuple):
 
 def request_for(
     offsets: Mapping[TopicPartition, int], limits: FetchLimits, metadata: ClusterMetadata
-) -> tuple[FetchRequestDict, int | None]:
-    """Return the body of a request for partitions of one leader, and the last version to use."""
+) -> tuple[Request[FetchResponse], int | None]:
+    """Return a request for partitions of one leader, and the last version to use."""
     by_topic: dict[str, list[FetchPartitionDict]] = {}
     for (topic, partition), offset in offsets.items():
         by_topic.setdefault(topic, []).append({
@@ -53,19 +53,19 @@ def request_for(
         })  # fmt: skip
     topics = metadata.topics
     ids = {name: topics[name].topic_id if name in topics else ZERO_UUID for name in by_topic}
-    body: FetchRequestDict = {
-        "replica_id": CONSUMER,
-        "max_wait_ms": limits.max_wait_ms,
-        "min_bytes": limits.min_bytes,
-        "max_bytes": limits.max_bytes,
-        "isolation_level": limits.isolation,
-        "topics": [
+    request = rpc.fetch(
+        replica_id=CONSUMER,
+        max_wait_ms=limits.max_wait_ms,
+        min_bytes=limits.min_bytes,
+        max_bytes=limits.max_bytes,
+        isolation_level=limits.isolation,
+        topics=[
             {"topic": name, "topic_id": ids[name], "partitions": partitions}
             for name, partitions in by_topic.items()
         ],
-        "rack_id": limits.rack,
-    }
-    return body, LAST_VERSION_WITH_NAMES if ZERO_UUID in ids.values() else None
+        rack_id=limits.rack,
+    )
+    return request, LAST_VERSION_WITH_NAMES if ZERO_UUID in ids.values() else None
 
 
 def aborted_transactions(entry: PartitionData, isolation: int) -> list[tuple[int, int]] | None:
@@ -89,10 +89,9 @@ async def fetch_partition(
 
     Errors are meant for `Cluster.retrying`."""
     leader = next(iter(await by_leader(cluster, [tp])))
-    body, max_version = request_for({tp: offset}, limits, cluster.metadata)
-    response: FetchResponse = await cluster.call(
-        Api.FETCH,
-        body,
+    request, max_version = request_for({tp: offset}, limits, cluster.metadata)
+    response = await cluster.call(
+        request,
         node=leader,
         timeout_ms=cluster.config.request_timeout_ms + limits.max_wait_ms,
         max_version=max_version,

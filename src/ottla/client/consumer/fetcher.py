@@ -36,7 +36,6 @@ from ottla.client.consumer.fetch_request import (
 from ottla.client.consumer.fetched import FetchedPartition
 from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.errors import ClientError, KafkaError, error_for
-from ottla.wire.api import Api
 
 if TYPE_CHECKING:
     from ottla.wire.messages.fetch import FetchResponse, PartitionData
@@ -179,10 +178,9 @@ class Fetcher:
         try:
             offsets = {tp: offset for tp, (_, _, offset) in requested.items()}
             limits = self._limits._replace(max_wait_ms=wait_ms)
-            body, max_version = request_for(offsets, limits, self._cluster.metadata)
-            response: FetchResponse = await self._cluster.call(
-                Api.FETCH,
-                body,
+            request, max_version = request_for(offsets, limits, self._cluster.metadata)
+            response = await self._cluster.call(
+                request,
                 node=node,
                 timeout_ms=self._config.request_timeout_ms + wait_ms,
                 max_version=max_version,

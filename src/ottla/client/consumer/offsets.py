@@ -8,14 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode
-from ottla.base.types import TopicPartition
+from ottla.base.types import TopicPartition, partitions_by_topic
 from ottla.client.cluster import Cluster
 from ottla.client.consumer.record import OffsetAndTimestamp
 from ottla.client.errors import ClientError, UnknownTopic, error_for
-from ottla.wire.api import Api
+from ottla.wire import rpc
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.offset_for_leader_epoch import (
+        EpochEndOffset,
+        OffsetForLeaderPartitionDict,
+    )
 
 CONSUMER = -1
 """Replica ID of a client that is not a replica."""
@@ -70,10 +76,10 @@ class OffsetLookup:
         """Send one request to one leader, for partitions that it leads.
 
         Results go to `found`; if a partition fails, this raises after storing the others."""
-        body = {
-            "replica_id": CONSUMER,
-            "isolation_level": self._isolation,
-            "topics": [
+        request = rpc.list_offsets(
+            replica_id=CONSUMER,
+            isolation_level=self._isolation,
+            topics=[
                 {
                     "name": topic,
                     "partitions": [
@@ -86,12 +92,10 @@ class OffsetLookup:
                 }
                 for topic, partitions in by_topic(timestamps)
             ],
-            "timeout_ms": self._cluster.config.request_timeout_ms,
-        }
-        min_version = 2 if self._isolation else 1
-        response = await self._cluster.call(
-            Api.LIST_OFFSETS, body, node=leader, min_version=min_version
+            timeout_ms=self._cluster.config.request_timeout_ms,
         )
+        min_version = 2 if self._isolation else 1
+        response = await self._cluster.call(request, node=leader, min_version=min_version)
         failure: tuple[int, str, int] | None = None
         for topic in response.topics:
             for partition in topic.partitions:
@@ -108,21 +112,20 @@ class OffsetLookup:
 
     async def epoch_end(
         self, leader: int, tp: TopicPartition, current_epoch: int, epoch: int
-    ) -> Any:
+    ) -> EpochEndOffset:
         """Return the partition of the response, which describes the end of a leader epoch.
 
         Its `leader_epoch` is the largest epoch up to `epoch` that the leader knows, and
         `end_offset` is the offset at which that epoch ends."""
-        partition = {
+        partition: OffsetForLeaderPartitionDict = {
             "partition": tp.partition,
             "current_leader_epoch": current_epoch,
             "leader_epoch": epoch,
         }
-        body = {
-            "replica_id": CONSUMER,
-            "topics": [{"topic": tp.topic, "partitions": [partition]}],
-        }
-        response = await self._cluster.call(Api.OFFSET_FOR_LEADER_EPOCH, body, node=leader)
+        request = rpc.offset_for_leader_epoch(
+            replica_id=CONSUMER, topics=[{"topic": tp.topic, "partitions": [partition]}]
+        )
+        response = await self._cluster.call(request, node=leader)
         entry = response.topics[0].partitions[0]
         if entry.error_code:
             raise error_for(entry.error_code, topic=tp.topic, partition=tp.partition)
@@ -173,7 +176,4 @@ def _no_leader(cluster: Cluster, tp: TopicPartition) -> ClientError:
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
     """Group partitions by topic, in the order in which requests name them."""
-    found: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(partitions):
-        found[topic].append(partition)
-    return list(found.items())
+    return list(partitions_by_topic(sorted(partitions)).items())

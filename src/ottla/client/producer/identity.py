@@ -17,7 +17,7 @@ from ottla.client.producer.accumulator import PartitionQueue
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.idempotence import Idempotence
-from ottla.wire.api import Api
+from ottla.wire import rpc
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +84,9 @@ class Identity:
         self.on_change()
 
     async def _init_producer_id(self) -> tuple[int, int]:
-        body = {"transactional_id": None, "transaction_timeout_ms": 0x7FFFFFFF}
-        response = await self._cluster.call(Api.INIT_PRODUCER_ID, body)
+        response = await self._cluster.call(
+            rpc.init_producer_id(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
+        )
         if response.error_code:
             raise error_for(response.error_code)
         return response.producer_id, response.producer_epoch

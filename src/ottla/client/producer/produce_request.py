@@ -14,13 +14,14 @@ from ottla.client.errors import ClientError, error_for
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.producer.batch import ProducerBatch, error_of_valid_record
 from ottla.net.connection import Connection
+from ottla.wire import rpc
 from ottla.wire.api import Api
 from ottla.wire.records.compression import ZSTD
+from ottla.wire.request import Request
 
 if TYPE_CHECKING:
     from ottla.wire.messages.produce import (
         PartitionProduceDataDict,
-        ProduceRequestDict,
         ProduceResponse,
         TopicProduceDataDict,
     )
@@ -60,15 +61,15 @@ def version_for(
     return connection.version_of(Api.PRODUCE, minimum, maximum)
 
 
-def body_for(
+def request_for(
     batches: Iterable[ProducerBatch],
     metadata: ClusterMetadata,
     *,
     acks: int,
     timeout_ms: int,
     transactional_id: str | None,
-) -> ProduceRequestDict:
-    """Return the body of a Produce request with sealed batches."""
+) -> Request[ProduceResponse]:
+    """Return a Produce request with sealed batches."""
     by_topic: dict[str, list[PartitionProduceDataDict]] = {}
     for batch in batches:
         entry: PartitionProduceDataDict = {"index": batch.partition, "records": batch.sealed}
@@ -78,12 +79,9 @@ def body_for(
         known = metadata.topics.get(name)
         topic_id = ZERO_UUID if known is None else known.topic_id
         topics.append({"name": name, "topic_id": topic_id, "partition_data": partitions})
-    return {
-        "transactional_id": transactional_id,
-        "acks": acks,
-        "timeout_ms": timeout_ms,
-        "topic_data": topics,
-    }
+    return rpc.produce(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=topics
+    )
 
 
 def read_response(

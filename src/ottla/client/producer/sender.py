@@ -36,7 +36,6 @@ from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.identity import Identity
 from ottla.client.producer.produce_request import PartitionResponse
 from ottla.net.connection import Connection
-from ottla.wire.api import Api
 
 if TYPE_CHECKING:
     from ottla.wire.messages.produce import ProduceResponse
@@ -54,7 +53,7 @@ NEEDS_ATTENTION = frozenset({
 """Errors that need an operator's action, unlike those that a leader election resolves."""
 
 
-class _Request(NamedTuple):
+class _SentRequest(NamedTuple):
     node: int
     version: int
     metadata: ClusterMetadata
@@ -255,7 +254,7 @@ class Sender:
                 self._codec,
                 old_transaction=identity is not None and identity.is_old_transaction,
             )
-            body = produce_request.body_for(
+            request = produce_request.request_for(
                 [batch for _, batch in batches],
                 metadata,
                 acks=self._acks,
@@ -263,19 +262,19 @@ class Sender:
                 transactional_id=self._config.transactional_id or None,
             )
             if self._acks == 0:
-                connection.send_without_response(Api.PRODUCE, version, body)
+                connection.send_without_response(request, version)
                 for queue, batch in batches:
                     self._remove_from_request(queue, batch)
                     self._acknowledge(queue, batch, PartitionResponse(0))
                 return True
             timeout_s = self._config.request_timeout_ms / 1000
-            response = connection.send(Api.PRODUCE, version, body, timeout_s)
+            response = connection.send(request, version, timeout_s)
         except ClientError as error:
             self._handle_no_response(batches, error)
             return False
         self._in_flight[node] = self._in_flight.get(node, 0) + 1
-        request = _Request(node, version, metadata, batches)
-        response.add_done_callback(partial(self._on_response, request))
+        sent = _SentRequest(node, version, metadata, batches)
+        response.add_done_callback(partial(self._on_response, sent))
         return True
 
     def _connect(self, node: int) -> None:
@@ -299,7 +298,9 @@ class Sender:
 
     # ------------------------------------------------------------------------------- responses
 
-    def _on_response(self, request: _Request, response: asyncio.Future[ProduceResponse]) -> None:
+    def _on_response(
+        self, request: _SentRequest, response: asyncio.Future[ProduceResponse]
+    ) -> None:
         self._in_flight[request.node] -= 1
         if self._closed or response.cancelled():
             return
@@ -312,7 +313,7 @@ class Sender:
             self._process_response(request, response.result())
         self.wake()
 
-    def _process_response(self, request: _Request, response: ProduceResponse) -> None:
+    def _process_response(self, request: _SentRequest, response: ProduceResponse) -> None:
         if response.throttle_time_ms > 0:
             pause_s = response.throttle_time_ms / 1000
             self._not_before_s[request.node] = time.monotonic() + pause_s

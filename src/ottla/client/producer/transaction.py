@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 from ottla.base.types import TopicPartition
@@ -42,8 +42,18 @@ from ottla.client.producer.accumulator import PartitionQueue
 from ottla.client.producer.batch import ProducerBatch
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.identity import Identity
-from ottla.client.producer.transaction_coordinator import ProducerIdentity, TransactionCoordinator
-from ottla.wire.api import Api
+from ottla.client.producer.transaction_coordinator import (
+    ProducerIdentity,
+    TransactionCoordinator,
+    error_code,
+)
+from ottla.wire import rpc
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.txn_offset_commit import (
+        TxnOffsetCommitRequestPartitionDict,
+        TxnOffsetCommitResponse,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -96,8 +106,18 @@ class OffsetToCommit(NamedTuple):
     leader_epoch: int = -1
 
 
-Offsets: TypeAlias = Mapping[TopicPartition, Any]
-"""Offset of each partition, or an object with `offset`, `metadata` and `leader_epoch`."""
+class CommittableOffset(Protocol):
+    """An offset to commit, such as a consumer's `OffsetAndMetadata`."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def metadata(self) -> str: ...
+
+
+Offsets: TypeAlias = Mapping[TopicPartition, int | CommittableOffset]
+"""Offset of each partition. An object may also have a `leader_epoch`."""
 
 
 class TransactionalIdentity(Identity):
@@ -206,14 +226,14 @@ class TransactionalIdentity(Identity):
         self.sequences.set_producer_id(producer.producer_id, producer.producer_epoch)
         self._enter(Phase.OPEN)
 
-    async def commit(self, flush: Callable[[], Any]) -> None:
+    async def commit(self, flush: Callable[[], Awaitable[object]]) -> None:
         self._require(Phase.OPEN, Phase.COMMITTING)
         self._enter(Phase.COMMITTING)
         await flush()
         self._require(Phase.COMMITTING)
         await self._end(committed=True)
 
-    async def abort(self, wait_for_requests: Callable[[], Any]) -> None:
+    async def abort(self, wait_for_requests: Callable[[], Awaitable[object]]) -> None:
         self._require(Phase.OPEN, Phase.FAILED, Phase.ABORTING)
         self._must_bump = self._must_bump or self.phase is Phase.FAILED
         self._enter(Phase.ABORTING)
@@ -242,9 +262,14 @@ class TransactionalIdentity(Identity):
 
     async def _end_txn(self, committed: bool) -> None:
         if self._is_implicit:
-            body = {**self._producer._asdict(), "committed": committed}
+            request = rpc.end_txn(
+                transactional_id=self._id,
+                producer_id=self._producer.producer_id,
+                producer_epoch=self._producer.producer_epoch,
+                committed=committed,
+            )
             response = await self._coordinator.call(
-                Api.END_TXN, body, min_version=FIRST_BUMPING_END_TXN
+                request, error_code, min_version=FIRST_BUMPING_END_TXN
             )
             if response.producer_id >= 0:
                 self.sequences.set_producer_id(response.producer_id, response.producer_epoch)
@@ -286,9 +311,13 @@ class TransactionalIdentity(Identity):
             return
         try:
             if not self._is_implicit and group.group_id not in self._groups:
-                await self._coordinator.call(
-                    Api.ADD_OFFSETS_TO_TXN, {**self._producer._asdict(), "group_id": group.group_id}
+                request = rpc.add_offsets_to_txn(
+                    transactional_id=self._id,
+                    producer_id=self._producer.producer_id,
+                    producer_epoch=self._producer.producer_epoch,
+                    group_id=group.group_id,
                 )
+                await self._coordinator.call(request, error_code)
                 self._groups.add(group.group_id)
             self._has_begun = True
             await self._commit_offsets(offsets, group)
@@ -296,7 +325,7 @@ class TransactionalIdentity(Identity):
             raise self._fail(error) from error
 
     async def _commit_offsets(self, offsets: Offsets, group: GroupMember) -> None:
-        topics: dict[str, list[dict[str, Any]]] = {}
+        topics: dict[str, list[TxnOffsetCommitRequestPartitionDict]] = {}
         for (topic, partition), offset in offsets.items():
             entry = OffsetToCommit(offset) if isinstance(offset, int) else offset
             topics.setdefault(topic, []).append(
@@ -307,19 +336,20 @@ class TransactionalIdentity(Identity):
                     "committed_metadata": entry.metadata,
                 }
             )
-        body = {
-            **self._producer._asdict(),
-            "group_id": group.group_id,
-            "generation_id": group.generation_id,
-            "member_id": group.member_id,
-            "group_instance_id": group.group_instance_id,
-            "topics": [{"name": name, "partitions": each} for name, each in topics.items()],
-        }
+        request = rpc.txn_offset_commit(
+            transactional_id=self._id,
+            producer_id=self._producer.producer_id,
+            producer_epoch=self._producer.producer_epoch,
+            group_id=group.group_id,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=[{"name": name, "partitions": each} for name, each in topics.items()],
+        )
         await self._coordinator.call(
-            Api.TXN_OFFSET_COMMIT,
-            body,
+            request,
+            _first_partition_error,
             coordinator=(CoordinatorType.GROUP, group.group_id),
-            code_of=_first_partition_error,
             min_version=FIRST_OFFSET_COMMIT_WITH_MEMBER if group.member_id else 0,
             max_version=None if self._is_implicit else LAST_EXPLICIT_OFFSET_COMMIT,
         )
@@ -400,9 +430,9 @@ def _as_client_error(error: KafkaError) -> ClientError:
     return error if isinstance(error, ClientError) else error_for(error.code, str(error))
 
 
-def _first_partition_error(response: Any) -> int:
+def _first_partition_error(response: TxnOffsetCommitResponse) -> int:
     for topic in response.topics:
         for partition in topic.partitions:
             if partition.error_code:
-                return int(partition.error_code)
+                return partition.error_code
     return 0

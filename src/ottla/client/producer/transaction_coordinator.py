@@ -7,24 +7,21 @@ between them."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from ottla.base.errors import ErrorCode
-from ottla.base.types import TopicPartition
+from ottla.base.types import TopicPartition, partitions_by_topic
 from ottla.client.cluster import LOST_COORDINATOR, Cluster, CoordinatorType
 from ottla.client.errors import error_for
-from ottla.wire.api import Api
+from ottla.wire import rpc
+from ottla.wire.request import Request
 
 if TYPE_CHECKING:
-    from ottla.wire.messages.add_partitions_to_txn import (
-        AddPartitionsToTxnRequestDict,
-        AddPartitionsToTxnResponse,
-    )
-    from ottla.wire.messages.init_producer_id import (
-        InitProducerIdRequestDict,
-        InitProducerIdResponse,
-    )
+    from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+    from ottla.wire.messages.init_producer_id import InitProducerIdRequestDict
+
+T = TypeVar("T")
 
 FIRST_BUMPING_INIT = 3
 LAST_EXPLICIT_INIT = 5
@@ -74,9 +71,9 @@ class TransactionCoordinator:
         if bumped is not None:
             body["producer_id"] = bumped.producer_id
             body["producer_epoch"] = bumped.producer_epoch
-        response: InitProducerIdResponse = await self.call(
-            Api.INIT_PRODUCER_ID,
-            body,
+        response = await self.call(
+            rpc.init_producer_id(**body),
+            error_code,
             min_version=0 if bumped is None else FIRST_BUMPING_INIT,
             max_version=max_version,
         )
@@ -86,48 +83,56 @@ class TransactionCoordinator:
         self, producer: ProducerIdentity, partitions: Iterable[TopicPartition]
     ) -> None:
         """Add partitions to the transaction, before their first record is sent."""
-        topics: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            topics.setdefault(topic, []).append(partition)
-        body: AddPartitionsToTxnRequestDict = {
-            "v3_and_below_transactional_id": self._id,
-            "v3_and_below_producer_id": producer.producer_id,
-            "v3_and_below_producer_epoch": producer.producer_epoch,
-            "v3_and_below_topics": [
-                {"name": name, "partitions": numbers} for name, numbers in topics.items()
+        request = rpc.add_partitions_to_txn(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.producer_epoch,
+            v3_and_below_topics=[
+                {"name": name, "partitions": numbers}
+                for name, numbers in partitions_by_topic(partitions).items()
             ],
-        }
-        await self.call(
-            Api.ADD_PARTITIONS_TO_TXN,
-            body,
-            code_of=_first_added_error,
-            max_version=LAST_EXPLICIT_ADD_PARTITIONS,
         )
+        await self.call(request, _first_added_error, max_version=LAST_EXPLICIT_ADD_PARTITIONS)
 
     async def end(self, producer: ProducerIdentity, *, committed: bool) -> None:
         """Commit or abort a transaction whose partitions were added explicitly.
 
         The producer ID and epoch stay valid, so that the call can be repeated."""
-        body = {**producer._asdict(), "committed": committed}
-        await self.call(Api.END_TXN, body, max_version=LAST_EXPLICIT_END_TXN)
+        request = rpc.end_txn(
+            transactional_id=self._id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            committed=committed,
+        )
+        await self.call(request, error_code, max_version=LAST_EXPLICIT_END_TXN)
 
     async def call(
         self,
-        api: Api,
-        body: Mapping[str, Any],
+        request: Request[T],
+        code_of: Callable[[T], int],
         *,
         coordinator: tuple[CoordinatorType, str] | None = None,
-        code_of: Callable[[Any], int] = lambda response: int(response.error_code),
         min_version: int = 0,
         max_version: int | None = None,
-    ) -> Any:
-        """Send a request to a coordinator, with retries; raise the error that it answers with."""
+    ) -> T:
+        """Send a request to a coordinator, with retries.
+
+        Args:
+            request: The request.
+            code_of: Returns the error code of a response; `error_code` for most APIs.
+            coordinator: The coordinator; that of the transactional ID by default.
+            min_version: The oldest version that can express the request.
+            max_version: The newest version to use, or None for any.
+
+        Raises:
+            ClientError: The coordinator answered with an error, or not in time.
+        """
         kind, key = coordinator or (CoordinatorType.TRANSACTION, self._id)
 
-        async def attempt() -> Any:
+        async def attempt() -> T:
             while True:
                 response = await self._cluster.call_coordinator(
-                    kind, key, api, body, min_version=min_version, max_version=max_version
+                    kind, key, request, min_version=min_version, max_version=max_version
                 )
                 code = code_of(response)
                 if code == ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -140,14 +145,23 @@ class TransactionCoordinator:
                 return response
 
         return await self._cluster.retrying(
-            attempt, timeout_ms=self._timeout_ms, what=f"{api.name} for {self._id}"
+            attempt, timeout_ms=self._timeout_ms, what=f"{request.api.name} for {self._id}"
         )
+
+
+class _Response(Protocol):
+    error_code: int
+
+
+def error_code(response: _Response) -> int:
+    """Return the error code of a response that has one for the whole request."""
+    return response.error_code
 
 
 def _first_added_error(response: AddPartitionsToTxnResponse) -> int:
     """Return the first meaningful code: the others only say that nothing was attempted."""
     codes = [
-        int(partition.partition_error_code)
+        partition.partition_error_code
         for topic in response.results_by_topic_v3_and_below
         for partition in topic.results_by_partition
     ]

@@ -18,7 +18,6 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.client.backoff import Backoff
@@ -26,7 +25,7 @@ from ottla.client.blocking import LoopThread
 from ottla.client.cluster import LOST_COORDINATOR, Cluster
 from ottla.client.config import CommonConfig
 from ottla.client.errors import ConnectionLost, KafkaTimeout, error_for
-from ottla.client.group_requests import GroupRequests
+from ottla.client.group_requests import GroupRequests, JoinedGroup
 from ottla.connect.distributed.protocol import (
     PROTOCOL_TYPE,
     VERSIONS,
@@ -153,7 +152,7 @@ class WorkerGroupMember:
         """Join and sync; return the delay that the leader requests."""
         self._rejoin.clear()
         joined = await self._join()
-        assignments = []
+        assignments: dict[str, bytes] = {}
         is_leader = joined.leader == joined.member_id
         version = VERSIONS.get(joined.protocol_name or "", 1)
         if is_leader:
@@ -163,18 +162,17 @@ class WorkerGroupMember:
             shares = await asyncio.to_thread(
                 self._membership.compute_assignments, joined.member_id, members
             )
-            assignments = [
-                {"member_id": member, "assignment": encode_assignment(each, version)}
-                for member, each in shares.items()
-            ]
-        body = {
-            "generation_id": self._generation,
-            "member_id": self._member_id,
-            "protocol_type": PROTOCOL_TYPE,
-            "protocol_name": joined.protocol_name,
-            "assignments": assignments,
-        }
-        response = await self._group.sync(body, timeout_ms=self._rebalance_ms + JOIN_SLACK_MS)
+            assignments = {
+                member: encode_assignment(each, version) for member, each in shares.items()
+            }
+        response = await self._group.sync(
+            self._member_id,
+            self._generation,
+            PROTOCOL_TYPE,
+            joined.protocol_name,
+            assignments,
+            timeout_ms=self._rebalance_ms + JOIN_SLACK_MS,
+        )
         self._check(response.error_code)
         self._heard_at = time.monotonic()
         assignment = decode_assignment(response.assignment) if response.assignment else Assignment()
@@ -186,20 +184,17 @@ class WorkerGroupMember:
         )
         return assignment.delay_ms
 
-    async def _join(self) -> Any:
+    async def _join(self) -> JoinedGroup:
         while True:
             data = await asyncio.to_thread(self._membership.metadata)
-            body = {
-                "session_timeout_ms": self._session_ms,
-                "rebalance_timeout_ms": self._rebalance_ms,
-                "member_id": self._member_id,
-                "protocol_type": PROTOCOL_TYPE,
-                "protocols": [
-                    {"name": name, "metadata": encode_metadata(data, version)}
-                    for name, version in VERSIONS.items()
-                ],
-            }
-            response = await self._group.join(body, timeout_ms=self._rebalance_ms + JOIN_SLACK_MS)
+            response = await self._group.join(
+                self._member_id,
+                PROTOCOL_TYPE,
+                {name: encode_metadata(data, version) for name, version in VERSIONS.items()},
+                session_timeout_ms=self._session_ms,
+                rebalance_timeout_ms=self._rebalance_ms,
+                timeout_ms=self._rebalance_ms + JOIN_SLACK_MS,
+            )
             if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._member_id = response.member_id
                 continue
