@@ -6,10 +6,18 @@ with simulated ones under a virtual clock with reproducible faults.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
+
+T = TypeVar("T")
+
+
+class RunBlocking(Protocol):
+    """A function that runs another one in a thread, and returns its result."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class Clock(Protocol):

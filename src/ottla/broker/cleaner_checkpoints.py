@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ottla.base.ports import FileSystem
+from ottla.base.ports import FileSystem, RunBlocking
 from ottla.base.types import TopicPartition
 from ottla.storage import checkpoint
 from ottla.storage.log import Log
@@ -33,7 +33,7 @@ class CleanerCheckpoints:
         self,
         fs: FileSystem,
         find_log: Callable[[TopicPartition], Log | None],
-        run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
+        run_blocking: RunBlocking,
     ) -> None:
         self._fs = fs
         self._find_log = find_log

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
-from ottla.base.ports import ReadableBuffer
+from ottla.base.ports import ReadableBuffer, RunBlocking
 from ottla.broker.partition import Partition
 from ottla.core.coordinator import NO_PRODUCER_ID, Shard
 from ottla.storage.log import Log
@@ -46,7 +46,7 @@ async def load(
     partition: Partition,
     shard: Shard,
     buffer_bytes: int,
-    run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
+    run_blocking: RunBlocking,
     is_wanted: Callable[[], bool],
 ) -> int:
     """Apply all records of a partition to a shard.

@@ -21,13 +21,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
-from ottla.base.ports import Clock
+from ottla.base.ports import Clock, RunBlocking
 from ottla.broker.coordinator_batches import PlannedAppend, plan_appends
 from ottla.broker.coordinator_loader import load
 from ottla.broker.flusher import Flusher
@@ -77,8 +77,8 @@ class RuntimePorts(NamedTuple):
     clock: Clock
     timers: Timers
     flusher: Flusher
-    run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
-    spawn: Callable[[Coroutine[Any, Any, Any]], object]
+    run_blocking: RunBlocking
+    spawn: Callable[[Coroutine[object, None, object]], object]
     check_can_prove_leadership: Callable[[Partition], None] = lambda _: None
     """Check that raises KafkaError if a leader without a lease cannot prove its leadership."""
     leadership_proof: Callable[[Partition], asyncio.Future[None] | None] = lambda _: None

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import UserError
-from ottla.base.ports import Clock, FileSystem
+from ottla.base.ports import Clock, FileSystem, RunBlocking
 from ottla.base.types import TopicPartition
 from ottla.broker.disk_watch import DiskWatch
 from ottla.storage.log import Log
@@ -47,7 +47,7 @@ class Logs:
         fs: FileSystem,
         paths: Sequence[str],
         clock: Clock,
-        run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]],
+        run_blocking: RunBlocking,
     ) -> None:
         self.fs = fs
         self.directories = [LogDirectory(fs, path) for path in paths]

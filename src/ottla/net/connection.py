@@ -253,10 +253,11 @@ class Connection(asyncio.BufferedProtocol):
         Raises:
             ClientError: The connection is closed.
         """
-        correlation_id = self._write(request, version)
+        api, body = request
+        correlation_id = self._write(api, version, body)
         response: asyncio.Future[ResponseT] = self._loop.create_future()
         deadline = self._loop.time() + timeout_s
-        self._waiting.append(_Waiting(correlation_id, request.api, version, response, deadline))
+        self._waiting.append(_Waiting(correlation_id, api, version, response, deadline))
         timer = self._deadline_timer
         if timer is None or self._deadline_at > deadline:
             if timer is not None:
@@ -267,14 +268,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_without_response(self, request: Request[object], version: int) -> None:
         """Send a request that has no response, such as Produce with acks=0."""
-        self._write(request, version)
+        self._write(request.api, version, request.body)
 
-    def _write(self, request: Request[ResponseT], version: int) -> int:
+    def _write(self, api: Api, version: int, body: Mapping[str, object]) -> int:
         if self._closed_by is not None or self._transport is None:
             raise self._closed_by or ConnectionLost(f"{self.name} is not connected")
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
-        api, body = request
         pieces = codec.encode_request(api, version, correlation_id, self._client_id, body)
         self.last_used = self._loop.time()
         write_pieces(self._transport, pieces)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.errors import ErrorCode
@@ -84,7 +84,7 @@ class ConsumerEngine:
         self.buffer = RecordBuffer(self.subscription, key_deserializer, value_deserializer)
         self._failures: deque[ClientError] = deque()
         self._fatal: ClientError | None = None
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background: set[asyncio.Task[object]] = set()
         self._is_started = self._is_closing = self._is_closed = False
 
     async def start(self) -> None:
@@ -512,12 +512,12 @@ class ConsumerEngine:
         self._fatal = error
         self.wake_poll()
 
-    def _spawn(self, coroutine: Any) -> None:
+    def _spawn(self, coroutine: Coroutine[object, None, object]) -> None:
         task = asyncio.create_task(coroutine)
         self._background.add(task)
         task.add_done_callback(self._background_done)
 
-    def _background_done(self, task: asyncio.Task[Any]) -> None:
+    def _background_done(self, task: asyncio.Task[object]) -> None:
         self._background.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), ClientError):
             self._fail(error)

@@ -11,7 +11,7 @@ itself (too large, a serializer that raises) are raised by `send` and affect no 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from types import TracebackType
@@ -36,6 +36,8 @@ from ottla.client.producer.record_appender import NeedMemory, NeedTopic
 from ottla.client.producer.record_fields import HeadersInput
 from ottla.client.producer.table_future import TableFuture
 from ottla.client.producer.transaction import (
+    ConsumerIdentity,
+    ConsumerPositions,
     GroupMember,
     Offsets,
 )
@@ -350,7 +352,9 @@ class AsyncProducer:
         await self.engine.transactions.abort(self.engine.flush)
 
     async def send_offsets(
-        self, offsets: Offsets | Any, group_metadata: GroupMember | str | Any = None
+        self,
+        offsets: Offsets | ConsumerPositions[Awaitable[int]],
+        group_metadata: ConsumerIdentity | str | None = None,
     ) -> None:
         """Commit a consumer group's offsets as part of the transaction.
 
@@ -364,8 +368,8 @@ class AsyncProducer:
             TransactionAborted: The transaction must be aborted, for example because the consumer
                 has lost its partitions.
         """
-        consumer: Any = offsets
-        if hasattr(consumer, "assignment"):
+        if not isinstance(offsets, Mapping):
+            consumer = offsets
             group_metadata = group_metadata or consumer.group_metadata()
             offsets = {tp: await consumer.position(tp) for tp in consumer.assignment()}
         await self.engine.transactions.send_offsets(offsets, _group(group_metadata))
@@ -408,7 +412,7 @@ class AsyncProducer:
         return await self.engine.partition_metadata(topic)
 
 
-def _group(group: Any) -> GroupMember:
+def _group(group: ConsumerIdentity | str | None) -> GroupMember:
     if isinstance(group, str):
         return GroupMember(group)
     if group is None:

@@ -11,7 +11,7 @@ producer's thread and must not wait for the producer."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self, Unpack
 
@@ -29,7 +29,7 @@ from ottla.client.producer.partitioners import Partitioner, PartitionFunction
 from ottla.client.producer.record_appender import NeedMemory, NeedTopic
 from ottla.client.producer.record_fields import HeadersInput
 from ottla.client.producer.table_future import TableFuture
-from ottla.client.producer.transaction import GroupMember, Offsets
+from ottla.client.producer.transaction import ConsumerIdentity, ConsumerPositions, Offsets
 from ottla.client.properties import ProducerProperties
 from ottla.client.serializers import Serializer
 
@@ -243,10 +243,12 @@ class Producer(BlockingClient[AsyncProducer]):
 
     @documented_by(AsyncProducer.send_offsets)
     def send_offsets(
-        self, offsets: Offsets | Any, group_metadata: GroupMember | str | Any = None
+        self,
+        offsets: Offsets | ConsumerPositions[int],
+        group_metadata: ConsumerIdentity | str | None = None,
     ) -> None:
-        consumer: Any = offsets
-        if hasattr(consumer, "assignment"):
+        if not isinstance(offsets, Mapping):
+            consumer = offsets
             group_metadata = group_metadata or consumer.group_metadata()
             offsets = {tp: consumer.position(tp) for tp in consumer.assignment()}
         self._thread.run(self._async.send_offsets, offsets, group_metadata)

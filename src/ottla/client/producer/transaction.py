@@ -26,7 +26,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 from ottla.base.types import TopicPartition
@@ -104,6 +104,35 @@ class OffsetToCommit(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+
+PositionT = TypeVar("PositionT", covariant=True)
+
+
+class ConsumerIdentity(Protocol):
+    """A consumer's identity in its group, as its `group_metadata()` returns it."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def generation_id(self) -> int: ...
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def group_instance_id(self) -> str | None: ...
+
+
+class ConsumerPositions(Protocol[PositionT]):
+    """A consumer, as `send_offsets` uses it; `position` of an asyncio consumer is awaited."""
+
+    def assignment(self) -> set[TopicPartition]: ...
+
+    def group_metadata(self) -> ConsumerIdentity: ...
+
+    def position(self, tp: TopicPartition, /) -> PositionT: ...
 
 
 class CommittableOffset(Protocol):
