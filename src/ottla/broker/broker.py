@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -49,6 +50,7 @@ from ottla.broker.registration import ensure_cluster_id, join_cluster
 from ottla.broker.replication import Replication
 from ottla.broker.router import Router
 from ottla.broker.server import Listener, Server, ServerConfig
+from ottla.broker.tls_contexts import TlsContexts
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.produce import needs_records
@@ -122,6 +124,7 @@ class Broker:
         self._lock: Lock = DataLock() if lock is None else lock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
+        self._tls: TlsContexts | None = None
         self._has_joined = False
         self._opening = asyncio.Lock()
         self.store: MetadataStore
@@ -209,6 +212,8 @@ class Broker:
         return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config))
 
     async def _serve(self, adoption: Adoption, undo: AsyncExitStack) -> None:
+        if self.config.tls_settings:
+            self._tls = await self.run_blocking(lambda: TlsContexts(self.config.tls_settings))
         server = Server(
             self,
             Router(),
@@ -216,6 +221,7 @@ class Broker:
             monotonic=self.clock.monotonic,
             produce_fast_path=lambda: ProduceFastPath(self),
             bind=self._bind,
+            tls=self._tls,
         )
         await server.start()
         self._server = server
@@ -348,11 +354,15 @@ class Broker:
         registration = self.image.brokers.get(broker_id)
         if registration is None:
             raise ConnectionLost(f"Broker {broker_id} is not registered")
-        name = self.config.inter_broker_listener_name or next(iter(registration.endpoints), "")
-        endpoint = registration.endpoints.get(name.upper())
+        name = self.config.inter_broker_listener
+        endpoint = registration.endpoints.get(name)
         if endpoint is None:
             raise ConnectionLost(f"Broker {broker_id} has no listener {name}")
         return endpoint
+
+    def peer_tls(self) -> ssl.SSLContext | None:
+        """Return the TLS context of connections to other brokers, or None for plain text."""
+        return None if self._tls is None else self._tls.client(self.config.inter_broker_listener)
 
     def leader_of(self, key: TopicPartition) -> int | None:
         """Return the leader of a partition according to the image, or None if the partition does
@@ -371,6 +381,13 @@ class Broker:
 
     def endpoint_for(self, listener: str) -> tuple[str, int]:
         return self._endpoints()[listener]
+
+    async def check_tls(self) -> None:
+        """Load TLS certificates again if their files or properties have changed."""
+        tls = self._tls
+        if tls is not None:
+            settings = self.config.tls_settings
+            tls.apply(await self.run_blocking(lambda: tls.changes(settings)))
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run a function that may block on disk I/O in a thread, and return its result."""
@@ -555,6 +572,7 @@ class Broker:
         self.group_coordinator.use_config(self.config)
         if self._server is not None:
             self._server.config = _server_config(self.config)
+            self.spawn(self.check_tls())
 
 
 def _server_config(config: BrokerConfig) -> ServerConfig:

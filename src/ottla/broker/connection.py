@@ -20,6 +20,9 @@ requests go through `_pending`, in order. Everything complete at the front of th
 together, once per iteration of the event loop. Records that are still in files are sent past the
 transport (file_sender.py); nothing else is sent until they are.
 
+A connection to a TLS listener is admitted before its handshake (tls_acceptor.py), so that the
+limits apply to clients that are not authenticated. Its transport exists after the handshake.
+
 A connection has no task, timer or buffer of its own: an idle one consists of this object, its
 reader and its transport."""
 
@@ -45,6 +48,7 @@ from ottla.broker.router import (
     decode,
     encode,
 )
+from ottla.core.security.principal import ANONYMOUS, Principal
 from ottla.net.backpressure import write_pieces
 from ottla.net.same_machine import disable_pacing
 from ottla.wire.codec import DecodeError
@@ -104,11 +108,32 @@ class ConnectionOwner(Protocol):
 
     def report_failure(self, connection: Connection, error: Exception) -> None: ...
 
+    def report_handshake_failure(self, connection: Connection, reason: str) -> None: ...
+
     def schedule(self, callback: Callable[[], None]) -> object: ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
 
     def flush_soon(self, connection: Connection) -> None: ...
+
+
+class Handshake(Protocol):
+    """The TLS handshake of a connection."""
+
+    @property
+    def address(self) -> str:
+        """Host and port of the client."""
+
+    def start(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
+    def principal(self, transport: asyncio.BaseTransport) -> Principal:
+        """Return the principal of the client. Raises HandshakeFailed if it has none."""
+
+
+class HandshakeFailed(Exception):
+    """A TLS handshake has failed. The message is the reason, without a period."""
 
 
 class PendingResponse:
@@ -153,9 +178,11 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "active",
         "flush_is_due",
+        "handshake",
         "last_active",
         "listener",
         "peer",
+        "principal",
         "reader",
         "server",
         "unsent_seen",
@@ -165,6 +192,9 @@ class Connection(asyncio.BufferedProtocol):
         self.server = server
         self.listener = listener
         self.peer = ""
+        self.principal = ANONYMOUS
+        self.handshake: Handshake | None = None
+        """The TLS handshake, in progress or complete; None for plain text."""
         self.reader = FrameReader(server.request_memory)
         self._transport: asyncio.Transport | None = None
         self._paused = 0
@@ -182,17 +212,33 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         stream = cast("asyncio.Transport", transport)
+        if self.handshake is not None:
+            self._secured(stream, self.handshake)
+            return
         address = stream.get_extra_info("peername")
         self.peer = address[0] if address else "unknown"
         if not self.server.admit(self):
             self._paused = ENDING
             stream.abort()
             return
+        self._use_transport(stream)
+        if self.server.must_wait(self):
+            self._pause(ARRIVING)
+
+    def _secured(self, stream: asyncio.Transport, handshake: Handshake) -> None:
+        try:
+            self.principal = handshake.principal(stream)
+        except HandshakeFailed as error:
+            self.server.report_handshake_failure(self, str(error))
+            self._paused = ENDING
+        if self.is_ending:
+            stream.abort()
+        self._use_transport(stream)
+
+    def _use_transport(self, stream: asyncio.Transport) -> None:
         stream.set_write_buffer_limits(HIGH_WATER_BYTES, LOW_WATER_BYTES)
         disable_pacing(stream)
         self._transport = stream
-        if self.server.must_wait(self):
-            self._pause(ARRIVING)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.reader.room()
@@ -254,12 +300,16 @@ class Connection(asyncio.BufferedProtocol):
         return held + (0 if self._sender is None else self._sender.bytes_in_memory())
 
     def name(self) -> str:
+        if self.handshake is not None:
+            return self.handshake.address
         address = self._transport.get_extra_info("peername") if self._transport else None
         return f"{address[0]}:{address[1]}" if address else self.peer
 
     def finish(self) -> None:
         """Serve no further request, and close once the pending responses have been sent."""
         self._pause(ENDING)
+        if self._transport is None and self.handshake is not None:
+            self.handshake.cancel()
         if all(each.is_droppable for each in self._pending or ()):
             self._close()
 
@@ -267,6 +317,8 @@ class Connection(asyncio.BufferedProtocol):
         self._paused |= ENDING
         if self._transport is not None:
             self._transport.abort()
+        elif self.handshake is not None:
+            self.handshake.cancel()
 
     def evict(self) -> None:
         self.server.report_abuse(
@@ -278,7 +330,13 @@ class Connection(asyncio.BufferedProtocol):
         self._resume(MEMORY)
 
     def admitted(self) -> None:
+        if self.handshake is not None:
+            self.handshake.start()
         self._resume(ARRIVING)
+
+    @property
+    def is_tls(self) -> bool:
+        return self.handshake is not None
 
     def yielded(self) -> None:
         self._resume(YIELDING)
@@ -482,9 +540,11 @@ class Connection(asyncio.BufferedProtocol):
         self._pause(WRITING)
 
     def _file_sender(self, transport: asyncio.Transport, pieces: list[Piece]) -> FileSender | None:
-        """Return a sender, or None if the response must go through the transport: the transport has
-        unsent data or no socket, or no file descriptor is left."""
-        if transport.get_write_buffer_size() or not transport.get_extra_info("socket"):
+        """Return a sender, or None if the response must go through the transport: the transport
+        encrypts, has unsent data or no socket, or no file descriptor is left."""
+        if self.is_tls or transport.get_write_buffer_size():
+            return None
+        if not transport.get_extra_info("socket"):
             return None
         with suppress(OSError):
             return FileSender(

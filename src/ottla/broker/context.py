@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from ottla.core.security.principal import Principal
+
 Body: TypeAlias = dict[str, Any]
 """A response of any API, as the router and the connection see it. Handlers use the types in
 `ottla.wire.messages`."""
@@ -50,6 +52,14 @@ class ClientConnection(Protocol):
     def peer(self) -> str:
         """Host of the client."""
 
+    @property
+    def principal(self) -> Principal:
+        """The authenticated client."""
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+
 
 @dataclass(slots=True)
 class RequestContext:
@@ -64,3 +74,8 @@ class RequestContext:
     peer: str
     """Host of the client."""
     connection: ClientConnection | None = None
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the response is encrypted before it is sent."""
+        return self.connection is not None and self.connection.is_tls

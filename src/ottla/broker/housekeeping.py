@@ -21,6 +21,7 @@ FLUSH_CHECK_MS = 1_000
 DISK_CHECK_MS = 1_000
 """Interval between probes of a directory that refuses writes."""
 REOPEN_MS = 5_000
+CERTIFICATE_CHECK_MS = 2_000
 NEVER_MS = 2**63 - 1
 
 
@@ -32,6 +33,9 @@ class HousekeepingPorts(CleanerPorts, Tasks, Protocol):
 
     async def open_missing(self) -> None:
         """Retry the logs that could not be opened."""
+
+    async def check_tls(self) -> None:
+        """Load changed TLS certificates."""
 
 
 class Housekeeping:
@@ -49,6 +53,8 @@ class Housekeeping:
         self._every(lambda: FLUSH_CHECK_MS, self._flush_due)
         self._every(lambda: DISK_CHECK_MS, broker.logs.disk_watch.probe)
         self._every(lambda: REOPEN_MS, broker.open_missing)
+        if broker.config.tls_settings:
+            self._every(lambda: CERTIFICATE_CHECK_MS, broker.check_tls)
         self._every(
             lambda: broker.config.log_flush_offset_checkpoint_interval_ms,
             broker.logs.write_checkpoints,

@@ -69,6 +69,7 @@ class Peers:
                 port,
                 client_id=peer_client_id(self._broker.node_id),
                 timeout_s=CONNECT_TIMEOUT_S,
+                tls=self._broker.peer_tls(),
             )
             self._connections[broker_id] = connection
             return connection

@@ -13,6 +13,7 @@ this one imports must not use ports themselves, or their imports form a cycle.""
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -121,6 +122,9 @@ class PeerEndpoints(NodeId, Protocol):
 
     def peer_endpoint(self, broker_id: int) -> tuple[str, int]:
         """Return host and port of a broker. Raises ConnectionLost if they are unknown."""
+
+    def peer_tls(self) -> ssl.SSLContext | None:
+        """Return the TLS context of connections between brokers, or None for plain text."""
 
 
 class GroupSubmitter(Protocol):

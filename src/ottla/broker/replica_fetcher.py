@@ -374,7 +374,11 @@ class ReplicaFetcher:
             return self._connection
         host, port = self._broker.peer_endpoint(self._leader)
         self._connection = await Connection.open(
-            host, port, client_id=peer_client_id(self._broker.node_id), timeout_s=CONNECT_TIMEOUT_S
+            host,
+            port,
+            client_id=peer_client_id(self._broker.node_id),
+            timeout_s=CONNECT_TIMEOUT_S,
+            tls=self._broker.peer_tls(),
         )
         return self._connection
 

@@ -24,6 +24,8 @@ from ottla.broker.log_limit import LogLimiter
 from ottla.broker.memory import RequestMemory, ResponseMemory
 from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.router import HandlerPorts, Router
+from ottla.broker.tls_acceptor import TlsAcceptor
+from ottla.broker.tls_contexts import TlsContexts
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -86,6 +88,7 @@ class Server:
         monotonic: Callable[[], float] = time.monotonic,
         produce_fast_path: Callable[[], ProduceFastPath] | None = None,
         bind: BindListener = bind_listener,
+        tls: TlsContexts | None = None,
     ) -> None:
         """Create a server; `start` binds its listeners.
 
@@ -97,6 +100,7 @@ class Server:
             produce_fast_path: Creates a connection's fast path for produce requests
                 (produce_fast_path.py); None to decode all of them.
             bind: Binds a listener; simulations pass their own.
+            tls: The TLS contexts of the listeners that use it; None if none does.
         """
         self.broker = broker
         self.produce_fast_path = produce_fast_path
@@ -107,6 +111,7 @@ class Server:
         self.connections_refused = 0
         self.connections_closed_abusive = 0
         self.connections_closed_idle = 0
+        self.handshakes_failed = 0
         self.requests = 0
         self.requests_failed = 0
         """Requests that failed because of a bug in the broker."""
@@ -122,6 +127,7 @@ class Server:
         self.response_memory = ResponseMemory(_budget(config.max_unsent_response_bytes))
         self._monotonic = monotonic
         self._bind = bind
+        self._tls = tls
         self._files_for_connections = UNLIMITED
         self._connections_of: dict[str, int] = {}
         self._rate = ConnectionRate()
@@ -129,7 +135,7 @@ class Server:
         """Accepted connections that wait because of the connection rate."""
         self._abuse_log = LogLimiter(_logger, monotonic)
         self._failure_log = LogLimiter(_logger, monotonic)
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._arrival_timer: asyncio.TimerHandle | None = None
@@ -172,12 +178,15 @@ class Server:
             self.config.socket_send_buffer_bytes,
             self.config.socket_receive_buffer_bytes,
         )
-        for sock in sockets:
+        backlog = max(self.config.socket_listen_backlog_size, MIN_BACKLOG)
+        for each in sockets:
+            sock = cast("socket.socket", each)
+            if self._tls is not None and self._tls.has(listener.name):
+                self._servers.append(TlsAcceptor(self, listener.name, sock, backlog, self._tls))
+                continue
             self._servers.append(
                 await self._loop.create_server(
-                    lambda: Connection(self, listener.name),
-                    sock=cast("socket.socket", sock),
-                    backlog=max(self.config.socket_listen_backlog_size, MIN_BACKLOG),
+                    lambda: Connection(self, listener.name), sock=sock, backlog=backlog
                 )
             )
         port = sockets[0].getsockname()[1]
@@ -304,6 +313,13 @@ class Server:
             f"Unexpected error while handling a request from {connection.name()} on "
             f"{connection.listener}; closing the connection",
             exc_info=error,
+        )
+
+    def report_handshake_failure(self, connection: Connection, reason: str) -> None:
+        self.handshakes_failed += 1
+        self._abuse_log.log(
+            logging.WARNING,
+            f"The TLS handshake with {connection.name()} on {connection.listener} failed: {reason}",
         )
 
     def schedule(self, callback: Callable[[], None]) -> object:

@@ -125,14 +125,27 @@ def exposure_warnings(launch: Launch, config: BrokerConfig, *, allow_exposed: bo
     Raises:
         UserError: The command line names such a listener without allowing it.
     """
-    open_to_others = exposed(config.listeners)
+    open_to_others = [
+        (listener, _lacks(config, listener.name))
+        for listener in exposed(config.listeners)
+        if _lacks(config, listener.name)
+    ]
     if open_to_others and launch.listens_by_option and not allow_exposed:
+        listener, lack = open_to_others[0]
         raise UserError(
-            f"{open_to_others[0]} is open to other machines, without encryption or "
-            f"authentication. Add --insecure if that is intended, or listen on 127.0.0.1."
+            f"{listener} is open to other machines, without {lack}. Add --insecure if that is "
+            "intended, or listen on 127.0.0.1."
         )
     return [
-        f"{listener} is open to other machines, without encryption or authentication: everyone "
-        f"who can connect can read, write and delete all topics"
-        for listener in open_to_others
+        f"{listener} is open to other machines, without {lack}: everyone who can connect can "
+        "read, write and delete all topics"
+        for listener, lack in open_to_others
     ]
+
+
+def _lacks(config: BrokerConfig, listener: str) -> str:
+    """Return what a listener lacks to be safe in a network, or '' if it lacks nothing."""
+    tls = config.tls_settings.get(listener)
+    if tls is None:
+        return "encryption or authentication"
+    return "" if tls.client_auth == "required" else "authentication (ssl.client.auth=required)"

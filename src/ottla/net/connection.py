@@ -340,6 +340,10 @@ class Connection(asyncio.BufferedProtocol):
         disable_pacing(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
+        if isinstance(error, ssl.SSLError) and _rejects_certificate(error):
+            # In TLS 1.3 the client's part of the handshake ends before the broker verifies it.
+            self.close(_certificate_rejected(self.name, error))
+            return
         reason = "" if error is None else f": {error}"
         self.close(ConnectionLost(f"{self._closed_by_broker()}{reason}"))
 
@@ -428,6 +432,8 @@ def _open_error(
         return AuthenticationFailed(
             f"the certificate of {name} is not trusted: {error.verify_message}"
         )
+    if isinstance(error, ssl.SSLError) and _rejects_certificate(error):
+        return _certificate_rejected(name, error)
     if isinstance(error, ssl.SSLError):
         reason = (error.reason or str(error)).replace("_", " ").lower()
         if reason == "wrong version number":
@@ -437,6 +443,22 @@ def _open_error(
     if tls is not None and isinstance(error, ConnectionError) and error.errno != ECONNREFUSED:
         reason += " during the TLS handshake; does the broker use TLS on this port?"
     return ConnectionLost(f"cannot connect to {name} ({reason})")
+
+
+def _rejects_certificate(error: ssl.SSLError) -> bool:
+    """Return whether the broker did not accept the certificate of the client, or its lack."""
+    reason = error.reason or ""
+    return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
+
+
+def _certificate_rejected(name: str, error: ssl.SSLError) -> AuthenticationFailed:
+    if "REQUIRED" in (error.reason or ""):
+        return AuthenticationFailed(
+            f"{name} requires a client certificate (ssl.certificate.location or "
+            "ssl.keystore.location)"
+        )
+    alert = (error.reason or "").partition("ALERT_")[2].replace("_", " ").lower()
+    return AuthenticationFailed(f"{name} rejected the client's certificate: {alert}")
 
 
 def _reason(error: OSError) -> str:

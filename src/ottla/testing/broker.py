@@ -38,7 +38,7 @@ POLL_S = 0.01
 MAX_OPEN_FILES = 1_000
 LOG_TAIL_LINES = 30
 
-_LISTENING = re.compile(r"listening on \w+://[^:]*:(\d+)")
+_LISTENING = re.compile(r"listening on (\w+)://[^:]*:(\d+)")
 _READY = re.compile(r"broker -?\d+ of cluster \S+ is ready")
 _STRICT = """
 from ottla.wire.codec import set_strict
@@ -128,7 +128,7 @@ class BrokerProcess:
         self.wait_for_log(_READY, timeout_s)
         listening = _LISTENING.search(self.log())
         assert listening is not None, "the broker is ready, but its log names no port"
-        self.port = int(listening[1])
+        self.port = int(listening[2])
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Stop the broker with SIGTERM and return its exit code.
@@ -225,6 +225,11 @@ class BrokerProcess:
     def bootstrap(self) -> str:
         """Address for a client's `bootstrap.servers`."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Ports of the listeners, by name."""
+        return {name: int(port) for name, port in _LISTENING.findall(self.log())}
 
     def log(self) -> str:
         """Return the log since the last start."""

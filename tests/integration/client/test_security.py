@@ -126,7 +126,7 @@ def test_a_client_shows_its_own_certificate(authority: Authority) -> None:
             **options,
         ) as admin:
             assert admin.config.ssl_key_password == "open sesame"
-        with pytest.raises(BrokersUnreachable):
+        with pytest.raises(AuthenticationFailed, match="requires a client certificate"):
             Admin(broker.bootstrap, **options)
 
 

@@ -101,7 +101,8 @@ def test_a_wrong_value_of_a_broker_is_an_invalid_request() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["num.partitions", "log.retention.hours", "listeners", "process.roles", "ssl.protocol"]
+    "name",
+    ["num.partitions", "log.retention.hours", "listeners", "process.roles", "sasl.jaas.config"],
 )
 def test_what_a_broker_cannot_change_while_it_runs_is_refused(name: str) -> None:
     code, message = refused(BROKER, (name, SET, "5"))
@@ -117,6 +118,15 @@ def test_a_broker_property_may_change_for_one_and_for_all() -> None:
     operation = ("log.retention.ms", SET, "5")
     assert alter(BROKER, {}, [operation]) == {"log.retention.ms": "5"}
     assert alter(BROKER, {}, [operation], for_all_brokers=True) == {"log.retention.ms": "5"}
+
+
+@pytest.mark.parametrize(
+    "name", ["ssl.keystore.location", "listener.name.external.ssl.keystore.location"]
+)
+def test_certificates_may_change_for_one_broker_only(name: str) -> None:
+    assert alter(BROKER, {}, [(name, SET, "/x")]) == {name: "/x"}
+    with pytest.raises(KafkaError, match="only for one broker"):
+        alter(BROKER, {}, [(name, SET, "/x")], for_all_brokers=True)
 
 
 def test_a_broker_keeps_a_property_that_it_does_not_know() -> None:

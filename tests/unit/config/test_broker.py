@@ -129,7 +129,15 @@ def test_further_wrong_values_are_named_with_the_first() -> None:
             "log.cleaner.max.compaction.lag.ms",
         ),
         ({"inter.broker.listener.name": "INTERNAL"}, "name of a listener (PLAINTEXT)"),
-        ({"security.inter.broker.protocol": "SSL"}, "PLAINTEXT"),
+        ({"security.inter.broker.protocol": "SSL"}, "must be the security protocol of a listener"),
+        (
+            {
+                "listeners": "SSL://a:1,PLAINTEXT://b:2",
+                "security.inter.broker.protocol": "SSL",
+                "inter.broker.listener.name": "SSL",
+            },
+            "must not be set together with inter.broker.listener.name",
+        ),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(
@@ -182,13 +190,15 @@ def test_properties_of_kraft_are_not_needed_and_of_security_without_effect() -> 
     notices = config(
         process__roles="broker,controller",
         controller__quorum__voters="1@localhost:9093",
-        ssl__keystore__location="/x",
+        ssl__secure__random__implementation="x",
+        sasl__enabled__mechanisms="PLAIN",
         zookeeper__set__acl="true",
     ).notices()
     assert [(notice.level, notice.text.split(":")[0]) for notice in notices] == [
         (logging.INFO, "process.roles is not needed"),
         (logging.INFO, "controller.quorum.voters is not needed"),
-        (logging.WARNING, "ssl.keystore.location has no effect"),
+        (logging.WARNING, "ssl.secure.random.implementation has no effect"),
+        (logging.WARNING, "sasl.enabled.mechanisms has no effect"),
         (logging.WARNING, "zookeeper.set.acl has no effect"),
     ]
 
@@ -241,3 +251,57 @@ def test_a_wrong_dynamic_value_is_an_invalid_request() -> None:
     with pytest.raises(KafkaError) as caught:
         BrokerConfig().with_dynamic({}, {"log.retention.ms": "0"})
     assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+# ------------------------------------------------------------------------------------------- TLS
+
+TLS = {
+    "listeners": "INTERNAL://a:1,EXTERNAL://b:2,PLAIN://c:3",
+    "listener.security.protocol.map": "INTERNAL:SSL,EXTERNAL:SSL,PLAIN:PLAINTEXT",
+    "inter.broker.listener.name": "internal",
+    "ssl.keystore.location": "/all",
+    "ssl.key.password": "secret of all",
+    "listener.name.external.ssl.keystore.location": "/external",
+    "listener.name.external.ssl.key.password": "secret of external",
+    "listener.name.external.ssl.client.auth": "required",
+}
+
+
+def test_a_listener_overrides_the_tls_settings_of_all() -> None:
+    config = BrokerConfig.from_properties(TLS)
+    assert config.notices() == []
+    internal, external = (config.tls_settings[name] for name in ("INTERNAL", "EXTERNAL"))
+    assert (internal.keystore_location, internal.client_auth) == ("/all", "none")
+    assert (external.keystore_location, external.client_auth) == ("/external", "required")
+    assert external.key_password == "secret of external"
+    assert external.name_of("key.password") == "listener.name.external.ssl.key.password"
+    assert config.tls_settings.keys() == {"INTERNAL", "EXTERNAL"}
+    assert config.inter_broker_listener == "INTERNAL"
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"listeners": "SSL://a:1,PLAINTEXT://b:2"}, "PLAINTEXT"),
+        (
+            {"listeners": "SSL://a:1,PLAINTEXT://b:2", "security.inter.broker.protocol": "SSL"},
+            "SSL",
+        ),
+        ({"listeners": "SSL://a:1"}, "SSL"),
+    ],
+)
+def test_brokers_use_the_listener_of_their_protocol(
+    properties: dict[str, str], expected: str
+) -> None:
+    assert BrokerConfig.from_properties(properties).inter_broker_listener == expected
+
+
+def test_secrets_are_not_in_the_representation() -> None:
+    text = repr(BrokerConfig.from_properties({**TLS, "sasl.jaas.config": "secret too"}))
+    assert "secret" not in text
+    assert "/external" in text
+
+
+def test_an_invalid_override_is_named() -> None:
+    with pytest.raises(UserError, match=r"listener\.name\.external\.ssl\.client\.auth"):
+        BrokerConfig.from_properties({**TLS, "listener.name.external.ssl.client.auth": "maybe"})

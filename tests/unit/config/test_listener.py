@@ -42,7 +42,7 @@ def test_a_listener_is_written_as_it_is_read() -> None:
         ("PLAINTEXT://a b:1", "NAME://host:port"),
         ("", "must not be empty"),
         ("PLAINTEXT://a:1,PLAINTEXT://b:2", "a unique name"),
-        ("SSL://a:1", "must not use SSL: only PLAINTEXT listeners are in this release"),
+        ("SASL_SSL://a:1", "must not use SASL_SSL: only PLAINTEXT and SSL listeners are in"),
         ("INTERNAL://a:1", "must name a security protocol for the listener INTERNAL"),
     ],
 )
@@ -52,13 +52,13 @@ def test_a_listener_that_cannot_work_is_refused_in_a_sentence(text: str, words: 
     assert words in str(caught.value)
 
 
-MAP = "A:PLAINTEXT,B:PLAINTEXT,C:SSL"
+MAP = "A:PLAINTEXT,B:PLAINTEXT,C:SASL_PLAINTEXT"
 
 
 def test_listeners_with_other_names_need_the_protocol_map() -> None:
     config = listeners("A://x:1,B://y:2", listener__security__protocol__map=MAP)
     assert [listener.name for listener in config.listeners] == ["A", "B"]
-    with pytest.raises(UserError, match="must not use SSL"):
+    with pytest.raises(UserError, match="must not use SASL_PLAINTEXT"):
         listeners("A://x:1,C://y:2", listener__security__protocol__map=MAP)
 
 

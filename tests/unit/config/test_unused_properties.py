@@ -52,6 +52,8 @@ def names_read_in_source() -> frozenset[str]:
 
 
 def is_read(key: ConfigKey) -> bool:
+    if key.name.startswith("ssl."):  # an attribute of TlsSettings
+        return key.attribute.removeprefix("ssl_") in names_read_in_source()
     return key.attribute in names_read_in_source() or key.name in names_read_in_source()
 
 

@@ -11,9 +11,11 @@ SHORT = ConfigType.SHORT
 LONG = ConfigType.LONG
 DOUBLE = ConfigType.DOUBLE
 LIST = ConfigType.LIST
+PASSWORD = ConfigType.PASSWORD
 
 HIGH = Importance.HIGH
 MEDIUM = Importance.MEDIUM
 LOW = Importance.LOW
 
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+PER_BROKER = UpdateMode.PER_BROKER

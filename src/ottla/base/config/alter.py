@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.base.config.broker_table import BROKER
+from ottla.base.config.broker_table import BROKER, broker_key
 from ottla.base.config.definition import (
     ConfigTable,
     ConfigType,
@@ -113,8 +113,9 @@ def _current_items(
 
 def _check_dynamic(properties: Mapping[str, str], for_all_brokers: bool) -> None:
     for name in sorted(properties):
-        key = BROKER.get(name)
-        if not_needed(name) or no_effect(name) or (key and key.mode is UpdateMode.READ_ONLY):
+        key = broker_key(name)
+        unused = key is None and (not_needed(name) or no_effect(name))
+        if unused or (key is not None and key.mode is UpdateMode.READ_ONLY):
             message = f"{name} cannot be changed while the broker runs."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         if for_all_brokers and key and key.mode is UpdateMode.PER_BROKER:

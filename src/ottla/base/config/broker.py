@@ -17,15 +17,17 @@ from typing import Any, NamedTuple, NoReturn
 
 from ottla.base.config.broker_attributes import BrokerAttributes
 from ottla.base.config.broker_consistency import check_together
-from ottla.base.config.broker_table import BROKER, CHAINS
+from ottla.base.config.broker_table import BROKER, CHAINS, broker_key, listener_override
 from ottla.base.config.definition import ConfigError, format_value
 from ottla.base.config.listener import (
     Listener,
+    SecurityProtocol,
     check_advertised,
     check_ports,
-    check_protocols,
     client_listeners,
+    parse_protocols,
 )
+from ottla.base.config.tls_settings import TlsSettings, listener_tls
 from ottla.base.config.unused_properties import (
     no_effect,
     not_needed,
@@ -75,6 +77,7 @@ class BrokerConfig(BrokerAttributes):
             raise parsed.errors[0]
         self._values: dict[str, Value] = {key.name: key.default for key in BROKER}
         self._values.update(parsed.values)
+        self._overrides = _listener_overrides(texts)
         self._resolve_node_id(parsed.values)
         self._set_attributes()
         check_together(self)
@@ -153,6 +156,8 @@ class BrokerConfig(BrokerAttributes):
                 found.append(Notice(logging.WARNING, f"{name} has no effect: {reason}."))
             elif name in BROKER:
                 found += self._unused_items(name)
+            elif listener_override(name):
+                continue
             elif reason := not_needed(name):
                 found.append(Notice(logging.INFO, f"{name} is not needed: {reason}."))
             elif reason := no_effect(name):
@@ -176,7 +181,8 @@ class BrokerConfig(BrokerAttributes):
 
     def __repr__(self) -> str:
         texts = {**self.static, **self.dynamic_default, **self.dynamic_broker}
-        return f"BrokerConfig({texts!r})"
+        shown = {name: text if _is_public(name) else "[hidden]" for name, text in texts.items()}
+        return f"BrokerConfig({shown!r})"
 
     def _resolve_node_id(self, explicit: Mapping[str, Value]) -> None:
         if "broker.id" in explicit and "node.id" not in explicit:
@@ -197,6 +203,11 @@ class BrokerConfig(BrokerAttributes):
         # Absolute, as Kafka reports them, because tools may run in another directory.
         self.log_dirs = [os.path.abspath(each) for each in self.log_dirs or self.log_dir]
         self.listeners = self._client_listeners()
+        self.listener_protocols = parse_protocols(
+            self.listeners, self.listener_security_protocol_map
+        )
+        self.tls_settings = self._tls_settings()
+        self.inter_broker_listener = self._inter_broker_listener()
         self.advertised_listeners = self._advertised_listeners()
 
     def _client_listeners(self) -> list[Listener]:
@@ -205,8 +216,25 @@ class BrokerConfig(BrokerAttributes):
             configured = self.text("listeners")
             raise ConfigError("listeners", configured, "must have a listener for clients")
         check_ports("listeners", listeners)
-        check_protocols(listeners, self.listener_security_protocol_map)
         return listeners
+
+    def _tls_settings(self) -> dict[str, TlsSettings]:
+        return {
+            name: listener_tls(name, self._values, self._overrides.get(name, {}))
+            for name, protocol in self.listener_protocols.items()
+            if protocol.has_tls
+        }
+
+    def _inter_broker_listener(self) -> str:
+        """Return the name of the listener for other brokers: by default the one of the protocol in
+        `security.inter.broker.protocol`, or the first if that is not set either."""
+        if self.inter_broker_listener_name is not None:
+            return self.inter_broker_listener_name.upper()
+        wanted = SecurityProtocol[self.security_inter_broker_protocol]
+        names = [name for name, each in self.listener_protocols.items() if each is wanted]
+        if wanted.name in names:
+            return wanted.name
+        return names[0] if names else self.listeners[0].name
 
     def _advertised_listeners(self) -> list[Listener]:
         advertised = self._for_clients("advertised.listeners") or self.listeners
@@ -220,6 +248,24 @@ class BrokerConfig(BrokerAttributes):
         if not isinstance(items, list):
             return []
         return client_listeners(name, items, self.static.get("controller.listener.names", ""))
+
+
+def _listener_overrides(texts: Mapping[str, str]) -> dict[str, dict[str, Value]]:
+    """Return the values of properties that are set for one listener, by listener and name."""
+    found: dict[str, dict[str, Value]] = {}
+    for name, text in texts.items():
+        override = listener_override(name)
+        key = broker_key(name)
+        if override is not None and key is not None:
+            listener, base = override
+            found.setdefault(listener, {})[base.name] = key.parse(text)
+    return found
+
+
+def _is_public(name: str) -> bool:
+    """Return whether the value of a property cannot be a secret."""
+    key = broker_key(name)
+    return key is not None and not key.sensitive
 
 
 @functools.cache

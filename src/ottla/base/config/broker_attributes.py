@@ -10,7 +10,8 @@ always has a host, and has port 0 if the listener does.
 
 from __future__ import annotations
 
-from ottla.base.config.listener import Listener
+from ottla.base.config.listener import Listener, SecurityProtocol
+from ottla.base.config.tls_settings import TlsSettings
 
 
 class BrokerAttributes:
@@ -32,8 +33,32 @@ class BrokerAttributes:
     listeners: list[Listener]
     advertised_listeners: list[Listener]
     listener_security_protocol_map: str
+    listener_protocols: dict[str, SecurityProtocol]
+    """Security protocol of each listener in `listeners`."""
+    tls_settings: dict[str, TlsSettings]
+    """TLS settings of the listeners that use it."""
+    inter_broker_listener: str
+    """Name of the listener for communication between brokers."""
     inter_broker_listener_name: str | None
     security_inter_broker_protocol: str
+    ssl_protocol: str
+    ssl_enabled_protocols: list[str]
+    ssl_cipher_suites: list[str]
+    ssl_keystore_type: str
+    ssl_keystore_location: str | None
+    ssl_keystore_password: str | None
+    ssl_key_password: str | None
+    ssl_keystore_key: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_truststore_type: str
+    ssl_truststore_location: str | None
+    ssl_truststore_password: str | None
+    ssl_truststore_certificates: str | None
+    ssl_client_auth: str
+    ssl_endpoint_identification_algorithm: str
+    ssl_principal_mapping_rules: str
+    ssl_allow_dn_changes: bool
+    ssl_allow_san_changes: bool
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int

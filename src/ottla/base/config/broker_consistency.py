@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.base.config.broker_attributes import BrokerAttributes
+from ottla.base.config.broker_server_table import DEFAULT_INTER_BROKER_PROTOCOL
 from ottla.base.config.definition import ConfigError
 
 _RANGES = [
@@ -68,10 +69,15 @@ def _check_listener_names(config: BrokerAttributes) -> None:
     if name is not None and name.upper() not in names:
         allowed = f"must be the name of a listener ({', '.join(names)})"
         raise ConfigError("inter.broker.listener.name", name, allowed)
-    if config.security_inter_broker_protocol != "PLAINTEXT":
-        allowed = "must be PLAINTEXT, the only protocol in this release"
-        value = config.security_inter_broker_protocol
-        raise ConfigError("security.inter.broker.protocol", value, allowed)
+    protocol = config.security_inter_broker_protocol
+    if protocol == DEFAULT_INTER_BROKER_PROTOCOL:
+        return
+    if name is not None:
+        allowed = "must not be set together with inter.broker.listener.name"
+        raise ConfigError("security.inter.broker.protocol", protocol, allowed)
+    if protocol not in (each.name for each in config.listener_protocols.values()):
+        allowed = "must be the security protocol of a listener"
+        raise ConfigError("security.inter.broker.protocol", protocol, allowed)
 
 
 def _number(config: BrokerAttributes, name: str) -> int:

@@ -19,6 +19,8 @@ from ottla.base.config.validator import AtLeast, HostLimits, NonEmpty, one_of
 DEFAULT_LISTENER = "PLAINTEXT://127.0.0.1:9092"
 """Default listener. Only clients on the same machine can connect to it."""
 
+DEFAULT_INTER_BROKER_PROTOCOL = "PLAINTEXT"
+
 NODE_KEYS = [
     ConfigKey("node.id", INT, 1, "Broker ID, unique within the cluster.", AtLeast(0), HIGH),
     ConfigKey("broker.id", INT, -1, "Former name of node.id.", None, HIGH),
@@ -120,8 +122,7 @@ LISTENER_KEYS = [
         "listener.security.protocol.map",
         STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Map from listener names to security protocols. Only PLAINTEXT listeners are in this "
-        "release.",
+        "Map from listener names to security protocols: PLAINTEXT or SSL.",
         None,
         LOW,
     ),
@@ -129,13 +130,15 @@ LISTENER_KEYS = [
         "inter.broker.listener.name",
         STRING,
         None,
-        "Name of the listener for communication between brokers.",
+        "Name of the listener for communication between brokers. By default, it is the one with "
+        "the protocol in security.inter.broker.protocol.",
     ),
     ConfigKey(
         "security.inter.broker.protocol",
         STRING,
-        "PLAINTEXT",
-        "Security protocol for communication between brokers. Only PLAINTEXT is in this release.",
+        DEFAULT_INTER_BROKER_PROTOCOL,
+        "Security protocol for communication between brokers, unless inter.broker.listener.name "
+        "is set. It must be the protocol of a listener.",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
 ]

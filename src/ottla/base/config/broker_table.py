@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from ottla.base.config.broker_cleaner_table import CLEANER_KEYS, FLUSH_KEYS
 from ottla.base.config.broker_group_table import GROUP_KEYS
 from ottla.base.config.broker_log_table import LOG_KEYS
 from ottla.base.config.broker_replication_table import REPLICATION_KEYS
+from ottla.base.config.broker_security_table import SSL_KEYS
 from ottla.base.config.broker_server_table import SERVER_KEYS
 from ottla.base.config.broker_share_table import SHARE_KEYS
 from ottla.base.config.broker_transaction_table import TRANSACTION_KEYS
-from ottla.base.config.definition import ConfigTable, Synonym
+from ottla.base.config.definition import ConfigKey, ConfigTable, Synonym
 from ottla.base.config.topic_table import TOPIC
 
 BROKER = ConfigTable(
     "broker",
     [
         *SERVER_KEYS,
+        *SSL_KEYS,
         *LOG_KEYS,
         *CLEANER_KEYS,
         *FLUSH_KEYS,
@@ -26,10 +31,32 @@ BROKER = ConfigTable(
     ],
 )
 
+PER_LISTENER = frozenset(key.name for key in SSL_KEYS)
+"""Properties that can be overridden for one listener, as `listener.name.<name>.<property>`."""
+
+_OF_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")
+
 CHAINS: dict[str, tuple[Synonym, ...]] = {
     key.synonyms[0].name: key.synonyms for key in TOPIC if len(key.synonyms) > 1
 }
 """Properties in milliseconds, each with itself and the coarser ones used if it is not set."""
+
+
+def listener_override(name: str) -> tuple[str, ConfigKey] | None:
+    """Return the listener and the property that a property overrides, or None if it does not.
+
+    The name of the listener is in upper case, as everywhere else.
+    """
+    match = _OF_LISTENER.fullmatch(name)
+    if match is None or match[2] not in PER_LISTENER:
+        return None
+    return match[1].upper(), BROKER[match[2]]
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """Return the definition of a broker property or of its override for a listener."""
+    override = listener_override(name)
+    return BROKER.get(name) if override is None else replace(override[1], name=name)
 
 
 def broker_synonyms(name: str) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.base.config.broker import BrokerConfig
-from ottla.base.config.broker_table import BROKER, broker_synonyms
+from ottla.base.config.broker_table import BROKER, broker_key, broker_synonyms
 from ottla.base.config.definition import ConfigKey, ConfigType, UpdateMode, format_value
 from ottla.base.config.group import GROUP
 from ottla.base.config.resource import ConfigSource, ConfigSynonym
@@ -89,7 +89,7 @@ def describe_broker(
         for key in BROKER
         if not key.internal or key.name in names
     ]
-    entries.extend(_unknown_entry(name, broker) for name in names if name not in BROKER)
+    entries.extend(_other_entry(name, broker) for name in names if name not in BROKER)
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -97,7 +97,7 @@ def describe_broker_default(dynamic_default: Mapping[str, str]) -> list[ConfigEn
     """Return the properties that were changed at run time for all brokers, sorted by name."""
     entries = []
     for name in sorted(dynamic_default):
-        key = BROKER.get(name) or _unknown_key(name)
+        key = broker_key(name) or _unknown_key(name)
         text = None if key.sensitive else dynamic_default[name]
         synonym = ConfigSynonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
         entries.append(_entry(key, text, [synonym]))
@@ -134,7 +134,8 @@ def _broker_layers(broker: BrokerConfig, name: str) -> list[ConfigSynonym]:
     ):
         for each in names:
             if each in layer:
-                text = layer[each].strip() if each in BROKER else None
+                key = broker_key(each)
+                text = layer[each].strip() if key is not None and not key.sensitive else None
                 found.append(ConfigSynonym(each, text, source))
     for each in names:
         key = BROKER.get(each)
@@ -151,8 +152,10 @@ def _with_both_ids(static: Mapping[str, str]) -> Mapping[str, str]:
     return static if node_id is None else {**static, "node.id": node_id, "broker.id": node_id}
 
 
-def _unknown_entry(name: str, broker: BrokerConfig) -> ConfigEntry:
-    return _entry(_unknown_key(name), None, _broker_layers(broker, name))
+def _other_entry(name: str, broker: BrokerConfig) -> ConfigEntry:
+    """Return the entry of an override for a listener, or of an unknown property."""
+    layers = _broker_layers(broker, name)
+    return _entry(broker_key(name) or _unknown_key(name), layers[0].value, layers)
 
 
 def _unknown_key(name: str) -> ConfigKey:

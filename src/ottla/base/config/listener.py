@@ -10,12 +10,29 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from ottla.base.config.definition import ConfigError, split_list
 
-PLAINTEXT = "PLAINTEXT"
 _LISTENER = re.compile(r"([^:/]+)://(\[[0-9a-zA-Z:%.]*\]|[0-9a-zA-Z\-._]*):([0-9]{1,5})")
+
+
+class SecurityProtocol(Enum):
+    """How the connections of a listener are secured."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class Listener(NamedTuple):
@@ -91,8 +108,14 @@ def check_advertised(listeners: Sequence[Listener], advertised: Iterable[Listene
             raise ConfigError("advertised.listeners", listener, allowed)
 
 
-def check_protocols(listeners: Iterable[Listener], protocol_map: str) -> None:
-    """Raise ConfigError unless the name of every listener maps to PLAINTEXT."""
+def parse_protocols(
+    listeners: Iterable[Listener], protocol_map: str
+) -> dict[str, SecurityProtocol]:
+    """Return the security protocol of each listener.
+
+    Raises:
+        ConfigError: The map cannot be parsed, or has no known protocol for a listener.
+    """
     property_name = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for item in split_list(protocol_map):
@@ -101,14 +124,19 @@ def check_protocols(listeners: Iterable[Listener], protocol_map: str) -> None:
             allowed = "must be a list of LISTENER:PROTOCOL pairs"
             raise ConfigError(property_name, protocol_map, allowed)
         protocols[listener_name.strip().upper()] = protocol.strip().upper()
+    found = {}
     for listener in listeners:
         protocol = protocols.get(listener.name, "")
-        if not protocol:
+        if protocol not in SecurityProtocol.__members__:
             allowed = f"must name a security protocol for the listener {listener.name}"
             raise ConfigError(property_name, protocol_map, allowed)
-        if protocol != PLAINTEXT:
-            allowed = f"must not use {protocol}: only PLAINTEXT listeners are in this release"
+        found[listener.name] = SecurityProtocol[protocol]
+        if found[listener.name].has_sasl:
+            allowed = (
+                f"must not use {protocol}: only PLAINTEXT and SSL listeners are in this release"
+            )
             raise ConfigError("listeners", listener, allowed)
+    return found
 
 
 def _parse(name: str, item: str) -> Listener:

@@ -26,6 +26,7 @@ REFUSED = {
     "create.topic.policy.class.name": _POLICY,
     "alter.config.policy.class.name": _POLICY,
     "client.quota.callback.class": "quota callbacks are Java code, which this broker cannot load",
+    "ssl.engine.factory.class": "TLS engines are Java code, which this broker cannot load",
     "authorizer.class.name": "authorization is not in this release",
     "remote.log.storage.system.enable": "remote storage is not in this release",
 }
@@ -53,7 +54,8 @@ NOT_NEEDED = {
     "internal.metadata.": _NO_QUORUM,
 }
 
-_PLAINTEXT = "only PLAINTEXT listeners are in this release"
+_SASL = "SASL listeners are not in this release"
+_JAVA_TLS = "it configures Java's implementation of TLS"
 _REMOTE = "remote storage is not in this release"
 _METRICS = "metrics reporters are Java code, which this broker cannot load"
 _WAITING = "the purgatory removes each delayed request as soon as it completes"
@@ -66,14 +68,14 @@ _TWO_PHASE = "two-phase commits are not in this release"
 _PREALLOCATE = "segment files grow as records are appended"
 
 NO_EFFECT = {
-    "ssl.": _PLAINTEXT,
-    "sasl.": _PLAINTEXT,
-    "security.providers": _PLAINTEXT,
-    "delegation.token.": _PLAINTEXT,
-    "principal.builder.class": _PLAINTEXT,
-    "connection.failed.authentication.delay.ms": _PLAINTEXT,
-    "connections.max.reauth.ms": _PLAINTEXT,
-    "listener.name.": "all listeners share the broker's properties",
+    "ssl.": _JAVA_TLS,
+    "sasl.": _SASL,
+    "security.providers": _JAVA_TLS,
+    "delegation.token.": _SASL,
+    "principal.builder.class": _SASL,
+    "connection.failed.authentication.delay.ms": _SASL,
+    "connections.max.reauth.ms": _SASL,
+    "listener.name.": "of the properties of a listener, only those for TLS are in this release",
     "super.users": "authorization is not in this release",
     "allow.everyone.if.no.acl.found": "authorization is not in this release",
     "config.providers": "config providers are Java code, which this broker cannot load",

@@ -163,6 +163,7 @@ class Fetch:
         "_response",
         "_broker",
         "_by_id",
+        "_can_send_files",
         "_bytes",
         "_committed_only",
         "_context",
@@ -201,6 +202,8 @@ class Fetch:
         self._committed_only = request.isolation_level == READ_COMMITTED
         self._rack_id = request.rack_id
         self._replica = _replica(request)
+        # A follower reads uncommitted records, which a truncation may remove from the file.
+        self._can_send_files = self._replica is None and not context.is_tls
         self._bytes = 0
         self._is_scheduled = False
         self._is_urgent = False
@@ -385,8 +388,7 @@ class Fetch:
             [each[3] for each in planned],
             self._max_bytes,
             with_aborted=self._committed_only,
-            # A follower reads uncommitted records, which a truncation may remove from the file.
-            in_file=self._replica is None,
+            in_file=self._can_send_files,
             wait=False,
         )
 
@@ -396,7 +398,7 @@ class Fetch:
             [each[3] for each in planned],
             self._max_bytes,
             with_aborted=self._committed_only,
-            in_file=self._replica is None,
+            in_file=self._can_send_files,
             wait=True,
         )
         return await self._broker.run_blocking(read)

@@ -1,0 +1,159 @@
+"""TLS contexts of the listeners, which are replaced when their files or properties change.
+
+A new context applies to new connections; existing ones keep theirs. A file that cannot be used is
+logged, and the last usable context stays: a certificate that is being written must not stop a
+broker. As in Kafka, a new certificate must keep the distinguished name and the subject alternative
+names of the old one, unless `ssl.allow.dn.changes` and `ssl.allow.san.changes` allow otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from ottla.base.config.tls_settings import TlsSettings
+from ottla.base.errors import UserError
+from ottla.core.security.principal import MappingRules
+from ottla.net.tls import Certificate, certificate_of, client_context, server_context
+
+logger = logging.getLogger(__name__)
+
+EXPIRY_WARNING_S = 30 * 86_400
+WARN_EVERY_S = 86_400
+
+
+class _Loaded(NamedTuple):
+    settings: TlsSettings
+    stamps: tuple[object, ...]
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+    rules: MappingRules
+    certificate: Certificate
+
+
+Changes: TypeAlias = dict[str, tuple[_Loaded, UserError | None]]
+"""Listeners with changed contexts. With an error, the contexts are the ones that are kept."""
+
+
+class TlsContexts:
+    """The contexts of all TLS listeners of a broker."""
+
+    def __init__(
+        self, settings: Mapping[str, TlsSettings], *, now: Callable[[], float] = time.time
+    ) -> None:
+        """Load the contexts.
+
+        Args:
+            settings: Settings of each TLS listener, by name.
+            now: Source of the time in seconds since 1970.
+
+        Raises:
+            UserError: A setting or a file cannot be used.
+        """
+        self._now = now
+        self._loaded = {name: _load(each) for name, each in settings.items()}
+        self._warned_at: dict[str, float] = {}
+
+    def has(self, listener: str) -> bool:
+        return listener in self._loaded
+
+    def server(self, listener: str) -> ssl.SSLContext:
+        """Return the context for the next connection to a listener."""
+        return self._loaded[listener].server
+
+    def client(self, listener: str) -> ssl.SSLContext | None:
+        """Return the context for connections to this listener of other brokers."""
+        loaded = self._loaded.get(listener)
+        return None if loaded is None else loaded.client
+
+    def rules(self, listener: str) -> MappingRules:
+        """Return the rules that map the names of client certificates to principals."""
+        return self._loaded[listener].rules
+
+    def changes(self, settings: Mapping[str, TlsSettings]) -> Changes:
+        """Load what has changed since the contexts were loaded. May run in any thread.
+
+        Args:
+            settings: The current settings of each TLS listener, by name.
+
+        Returns:
+            The new contexts, or why they cannot be used, by listener.
+        """
+        found: Changes = {}
+        for name, before in self._loaded.items():
+            stamps = _stamps(settings[name])
+            if settings[name] == before.settings and stamps == before.stamps:
+                continue
+            try:
+                loaded = _load(settings[name])
+                _check_replacement(before, loaded)
+            except UserError as error:
+                found[name] = before._replace(settings=settings[name], stamps=stamps), error
+            else:
+                found[name] = loaded, None
+        return found
+
+    def apply(self, changes: Changes) -> None:
+        """Use changed contexts, and warn of certificates that expire soon."""
+        for name, (loaded, error) in changes.items():
+            self._loaded[name] = loaded
+            self._warned_at.pop(name, None)
+            if error is not None:
+                logger.error("listener %s keeps its TLS certificates: %s", name, error)
+            else:
+                logger.info("listener %s uses changed TLS certificates", name)
+        for name in self._loaded:
+            self._warn_of_expiry(name)
+
+    def _warn_of_expiry(self, name: str) -> None:
+        certificate, now = self._loaded[name].certificate, self._now()
+        left_s = certificate.expires_at - now
+        if left_s > EXPIRY_WARNING_S or now < self._warned_at.get(name, 0.0) + WARN_EVERY_S:
+            return
+        self._warned_at[name] = now
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(certificate.expires_at))
+        tense = "expires" if left_s > 0 else "expired"
+        logger.warning("the TLS certificate of listener %s %s at %s", name, tense, when)
+
+
+def _load(settings: TlsSettings) -> _Loaded:
+    stamps = _stamps(settings)
+    rules = MappingRules.parse(
+        settings.principal_mapping_rules, settings.name_of("principal.mapping.rules")
+    )
+    context = server_context(settings)
+    return _Loaded(
+        settings, stamps, context, client_context(settings), rules, certificate_of(settings)
+    )
+
+
+def _stamps(settings: TlsSettings) -> tuple[object, ...]:
+    """Return values that differ when one of the files has changed."""
+    found: list[object] = []
+    for path in settings.files:
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            found.append(error.errno)
+        else:
+            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(found)
+
+
+def _check_replacement(before: _Loaded, after: _Loaded) -> None:
+    old, new, settings = before.certificate, after.certificate, after.settings
+    if old.subject != new.subject and not settings.allow_dn_changes:
+        raise UserError(
+            f"The new certificate is for {new.subject} and the current one for {old.subject}. Set "
+            f"{settings.name_of('allow.dn.changes')}=true to allow this."
+        )
+    missing = sorted(old.names - new.names)
+    if missing and not settings.allow_san_changes:
+        raise UserError(
+            f"The new certificate lacks the subject alternative names {', '.join(missing)}. Set "
+            f"{settings.name_of('allow.san.changes')}=true to allow this."
+        )

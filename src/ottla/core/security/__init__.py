@@ -1,0 +1,1 @@
+"""Decisions about who a client is."""
