@@ -23,7 +23,7 @@ settings.register_profile("ottla", deadline=None)
 settings.load_profile("ottla")
 
 
-# Tests measure nothing that a cache of Java's classes would help, and must not leave one being made.
+# No test leaves a process behind that makes a cache of Java's classes.
 os.environ.setdefault("OTTLA_JAVA_CACHE", "off")
 
 # A shell ignores SIGINT for background jobs, and the programs that the tests start would inherit
