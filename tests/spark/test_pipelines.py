@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,25 +19,29 @@ from ottla.testing.broker_thread import BrokerThread
 pytest.importorskip("grpc_status")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipeline"
-RUN_TIMEOUT_S = 560
+RUN_TIMEOUT_S = 900
 pytestmark = pytest.mark.timeout(2 * RUN_TIMEOUT_S + 40)
 
 
-def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+def run(home: Path, *arguments: str) -> tuple[int, str]:
+    """Run the command, and return its exit code and its output."""
+    source = os.pathsep.join(filter(None, (SOURCE, os.environ.get("PYTHONPATH"))))
+    process = subprocess.Popen(
         [sys.executable, "-m", "ottla.spark.pipelines", *arguments],
         cwd=home,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, (SOURCE, os.environ.get("PYTHONPATH")))),
-            # A free port, so that several servers can run at the same time.
-            "SPARK_TESTING": "1",
-        },
-        capture_output=True,
+        # A free port, so that several servers can run at the same time.
+        env={**os.environ, "PYTHONPATH": source, "SPARK_TESTING": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=RUN_TIMEOUT_S,
-        check=False,
+        start_new_session=True,
     )
+    try:
+        output, _ = process.communicate(timeout=RUN_TIMEOUT_S)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, output
 
 
 def test_two_runs_write_each_record_exactly_once(broker: BrokerThread, tmp_path: Path) -> None:
@@ -47,7 +53,7 @@ def test_two_runs_write_each_record_exactly_once(broker: BrokerThread, tmp_path:
     for first, last in ((0, 150), (150, 160)):
         amounts = range(first, last)
         orders.fill([json.dumps({"item": "tea", "amount": amount}) for amount in amounts])
-        done = run(tmp_path, "run")
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+        code, output = run(tmp_path, "run")
+        assert code == 0, output[-8000:]
         written = [json.loads(value)["amount"] for value in large.values()]
         assert sorted(written) == list(range(100, last))

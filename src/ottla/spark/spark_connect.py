@@ -108,7 +108,7 @@ def configure(
             spark.conf.set(name, value)
         except PySparkException:
             raise UserError(
-                f"The Spark Connect server is running, so {name} cannot be set any more. "
+                f"The Spark Connect server is running, so {name} cannot be changed now. "
                 f"Start the server with: --conf {name}={value}"
             ) from None
 
