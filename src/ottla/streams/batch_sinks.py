@@ -8,36 +8,59 @@ the batch's number. By this number it recognizes a batch that Spark repeats afte
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-from ottla.spark.sink import BATCH_ID, QUERY_ID, stream_writer
+from ottla.spark.sink import QUERY_ID, stream_writer
+from ottla.spark.spark_connect import is_connect
 
 
 class UpdateSink:
-    """Sink that writes the changes of a table. `options` are those of `format("ottla")`."""
+    """Sink that writes the changes of a table.
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    Args:
+        options: Options of `format("ottla")`.
+        checkpoint: Directory of the query's checkpoint.
+    """
+
+    def __init__(self, options: Mapping[str, str], checkpoint: str) -> None:
         self._options = dict(options)
+        self._checkpoint = checkpoint
+        self._query: str | None = None
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        if self._query is None:
+            self._query = _query_id(rows.sparkSession, self._checkpoint)
         writer = stream_writer(self._options, rows.schema, overwrite=False)
         writer.prepare()
-        context = rows.sparkSession.sparkContext
-        context.setLocalProperty(BATCH_ID, str(batch_id))
-        if context.getLocalProperty(QUERY_ID) is None:
-            raise AssertionError("foreachBatch runs in its query's thread")
+        writer.run_as(self._query, batch_id)
         try:
             staged = rows.mapInArrow(_StageTask(writer), "message binary").collect()
         except BaseException:
             writer.abort([], batch_id)
             raise
         writer.commit([pickle.loads(row.message) for row in staged], batch_id)
+
+
+def _query_id(spark: SparkSession, checkpoint: str) -> str:
+    """Return the ID of the query that calls `foreachBatch`.
+
+    A classic session has it in the thread of the query. With Spark Connect, the function runs in a
+    process of its own on the server, where only the checkpoint tells it.
+    """
+    if is_connect(spark):
+        (metadata,) = spark.read.text(f"{checkpoint}/metadata", wholetext=True).collect()
+        return str(json.loads(metadata.value)["id"])
+    found = spark.sparkContext.getLocalProperty(QUERY_ID)
+    if found is None:
+        raise AssertionError("foreachBatch runs in its query's thread")
+    return found
 
 
 class _StageTask:

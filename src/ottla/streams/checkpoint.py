@@ -9,11 +9,15 @@
 STATE_DIR is a local path, or a URL of one of Spark's file systems (`s3a://…`, `hdfs://…`). For a
 URL, the lock and the stores are in this machine's default directory. That is safe: the broker
 fences a second run by its transactional ID, and a store can be rebuilt from its topic.
+
+With Spark Connect, STATE_DIR is a path or URL of the server. There the topology is a directory with
+a text file, because only DataFrames can write on the server.
 """
 
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import os
 import shutil
 from collections.abc import Sequence
@@ -21,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.errors import UserError
+from ottla.spark.spark_connect import is_connect
 from ottla.streams.application import Application
 from ottla.streams.errors import TopologyError
 from ottla.streams.operators.topics import Sink
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
 TOPOLOGY = ".topology"
 STORE = ".store"
 LOCK = "~lock"
+PARTS = "part-*"
+"""Names of the files of a directory that a DataFrame has written."""
 
 
 def default_state_dir() -> Path:
@@ -79,7 +86,8 @@ class LocalFiles:
 
     def read(self, path: str) -> str | None:
         try:
-            return Path(path).read_text(encoding="utf-8")
+            files = sorted(Path(path).glob(PARTS)) if Path(path).is_dir() else [Path(path)]
+            return "".join(each.read_text(encoding="utf-8") for each in files)
         except FileNotFoundError:
             return None
 
@@ -88,6 +96,8 @@ class LocalFiles:
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary = file.with_name(f".{file.name}.new")
         temporary.write_text(text, encoding="utf-8")
+        if file.is_dir():
+            shutil.rmtree(file)
         temporary.replace(file)
 
     def names(self, path: str) -> list[str]:
@@ -104,7 +114,7 @@ class LocalFiles:
 
 
 class SparkFiles:
-    """Any file system that Spark supports."""
+    """Any file system that Spark supports, through the JVM of a classic session."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark
@@ -121,6 +131,9 @@ class SparkFiles:
         system, where = self._file_system_of(path)
         if not system.exists(where):
             return None
+        if system.getFileStatus(where).isDirectory():
+            names = [name for name in self.names(path) if fnmatch.fnmatch(name, PARTS)]
+            return "".join(self.read(f"{path}/{name}") or "" for name in names)
         stream = system.open(where)
         try:
             return bytes(stream.readAllBytes()).decode()
@@ -129,6 +142,8 @@ class SparkFiles:
 
     def write(self, path: str, text: str) -> None:
         system, where = self._file_system_of(path)
+        if system.exists(where):
+            system.delete(where, True)
         stream = system.create(where, True)
         try:
             stream.write(bytearray(text.encode()))
@@ -144,6 +159,56 @@ class SparkFiles:
     def delete(self, path: str) -> None:
         system, where = self._file_system_of(path)
         system.delete(where, True)
+
+
+class ServerFiles:
+    """Any file system of a Spark Connect server, through DataFrames."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def exists(self, path: str) -> bool:
+        from pyspark.errors import AnalysisException
+
+        try:
+            _ = self._spark.read.format("binaryFile").load(path).schema
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return False
+        return True
+
+    def read(self, path: str) -> str | None:
+        if not self.exists(path):
+            return None
+        rows = self._spark.read.text(path, wholetext=True).collect()
+        return "".join(row.value for row in rows)
+
+    def write(self, path: str, text: str) -> None:
+        rows = self._spark.createDataFrame([(text.removesuffix("\n"),)], "value string")
+        rows.coalesce(1).write.mode("overwrite").text(path)
+
+    def names(self, path: str) -> list[str]:
+        raise UserError(_NO_DELETE.format(path=path))
+
+    def delete(self, path: str) -> None:
+        raise UserError(_NO_DELETE.format(path=path))
+
+
+_NO_DELETE = (
+    "{path} is on a Spark Connect server, which cannot list and delete files. Delete the directory "
+    "there, or reset the application with a session without Spark Connect."
+)
+
+
+def files_of_session(state_dir: str, spark: SparkSession) -> FileSystem:
+    """Return the file system on which a session keeps its checkpoints."""
+    if is_connect(spark):
+        is_here = "SPARK_LOCAL_REMOTE" in os.environ  # set by PySpark for remote("local[…]")
+        if is_here and not is_remote(state_dir):
+            return LocalFiles()
+        return ServerFiles(spark)
+    return SparkFiles(spark) if is_remote(state_dir) else LocalFiles()
 
 
 # ---------------------------------------------------------------------------------- the topology

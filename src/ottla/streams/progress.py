@@ -126,8 +126,8 @@ def query_status(
         topic,
         is_active,
         int(progress["batchId"]),
-        _number(progress.get("inputRowsPerSecond")),
-        _number(progress.get("processedRowsPerSecond")),
+        _rate(progress, "inputRowsPerSecond"),
+        _rate(progress, "processedRowsPerSecond"),
         int(progress.get("durationMs", {}).get("triggerExecution", 0)),
         sum(lags) if lags else None,
         restarts,
@@ -189,10 +189,17 @@ def _operators(observed: Mapping[str, Any]) -> tuple[OperatorMetrics, ...]:
     found = []
     for name, metrics in observed.items():
         number, _, operator = name.partition(" ")
-        rows = metrics.get("rows") if isinstance(metrics, Mapping) else metrics[0]
+        rows = _observed_rows(metrics)
         if number.isdecimal():
             found.append(OperatorMetrics(int(number), operator, int(rows or 0)))
     return tuple(sorted(found, key=lambda each: each.number))
+
+
+def _observed_rows(metrics: Any) -> Any:
+    """Return the count of an operator; Spark Connect reports its row as values and a schema."""
+    if isinstance(metrics, Mapping):
+        return metrics["values"][0] if "values" in metrics else metrics.get("rows")
+    return metrics[0]
 
 
 def _source(report: Mapping[str, Any]) -> SourceMetrics:
@@ -233,6 +240,13 @@ def _state(report: Mapping[str, Any]) -> StateMetrics:
         int(report.get("memoryUsedBytes", 0)),
         int(report.get("commitTimeMs", 0)),
     )
+
+
+def _rate(progress: Mapping[str, Any], name: str) -> float:
+    """Return a rate of the whole query, which Spark Connect reports for its sources only."""
+    if name in progress:
+        return _number(progress[name])
+    return sum(_number(each.get(name)) for each in progress.get("sources", ()))
 
 
 def _number(reported: Any) -> float:

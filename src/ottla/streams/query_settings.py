@@ -37,11 +37,11 @@ def without_user_settings(
     settings: Mapping[str, str], app: Application, spark: SparkSession
 ) -> dict[str, str]:
     """Return the settings that the user has not set."""
-    chosen = spark.sparkContext.getConf()
+    chosen = spark.conf.getAll
     return {
         name: value
         for name, value in settings.items()
-        if name not in app.spark_settings and not chosen.contains(name)
+        if name not in app.spark_settings and name not in chosen
     }
 
 

@@ -28,8 +28,8 @@ from ottla.streams.checkpoint import (
     AppLock,
     FileSystem,
     LocalFiles,
-    SparkFiles,
     app_directory,
+    files_of_session,
     is_remote,
     local_directory,
 )
@@ -51,6 +51,8 @@ def reset(app: Application, stores: Stores) -> None:
     lock = AppLock(app.state_dir, app.name)
     lock.acquire()
     try:
+        files = _files(app)
+        files.names(app_directory(app.state_dir, app.name))  # refuse before anything is changed
         stores.close()
         with Admin(app.bootstrap, profile=app.client) as admin:
             groups = {app.group_of(sink): sink for sink in sinks}
@@ -62,17 +64,17 @@ def reset(app: Application, stores: Stores) -> None:
                 again = [each for each in _topics_read_again(sinks, sink) if each not in internal]
                 skip_to_end(admin, group, again)
             delete_topics(admin, internal)
-        delete_files(app.state_dir, app.name, _files(app))
+        delete_files(app.state_dir, app.name, files)
     finally:
         lock.release()
 
 
 def _files(app: Application) -> FileSystem:
-    if not is_remote(app.state_dir):
-        return LocalFiles()
-    from ottla.streams.run import session_for
+    from ottla.streams.run import session_for, uses_connect
 
-    return SparkFiles(session_for(app))
+    if not is_remote(app.state_dir) and not uses_connect(app):
+        return LocalFiles()
+    return files_of_session(app.state_dir, session_for(app))
 
 
 def _topics_read_again(sinks: Sequence[Sink], sink: Sink) -> list[str]:

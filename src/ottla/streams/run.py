@@ -21,22 +21,25 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ottla.spark.spark_connect import active_session, is_connect, server_address, starts_server
 from ottla.streams.application import Application
 from ottla.streams.checkpoint import (
     AppLock,
+    FileSystem,
     LocalFiles,
-    SparkFiles,
     check_topology,
     checkpoint,
+    files_of_session,
     is_remote,
 )
+from ottla.streams.errors import TopologyError
 from ottla.streams.http_resources import Resources
 from ottla.streams.http_server import ResourceServer
 from ottla.streams.internal_topics import create_internal_topics
 from ottla.streams.operators.topics import Printed, Sink, Source
 from ottla.streams.plan.node import Node, ancestors
 from ottla.streams.progress import fully_read_sources, observed_name, status_line
-from ottla.streams.query_failures import QueryFailed
+from ottla.streams.query_failures import QueryFailed, cause_of
 from ottla.streams.query_settings import query_settings, temporary_settings, without_user_settings
 from ottla.streams.running import Running
 from ottla.streams.store import Stores
@@ -78,16 +81,16 @@ def start(
     lock = AppLock(app.state_dir, app.name)
     lock.acquire()
     try:
-        if not is_remote(app.state_dir):
-            for sink in sinks:
-                check_topology(app, sink, LocalFiles())
+        files = _files_before_session(app) if spark is None else _files(app, spark)
+        if files is not None:
+            _check_topologies(app, files)
         create_internal_topics(app)
         owns_session = spark is None and not _has_session()
         if spark is None:
             spark = session_for(app)
-        if is_remote(app.state_dir):
-            for sink in sinks:
-                check_topology(app, sink, SparkFiles(spark))
+            if files is None:
+                _check_topologies(app, _files(app, spark))
+        _check_supported(app, spark)
     except BaseException:
         lock.release()
         raise
@@ -118,10 +121,25 @@ def run(app: Application, *, stores: Stores | None = None, http: str | None = No
     _report(f"{app.name}: stopped")
 
 
+def _files_before_session(app: Application) -> FileSystem | None:
+    """Return the file system of the checkpoints if it can be used before Spark has started."""
+    return None if is_remote(app.state_dir) or uses_connect(app) else LocalFiles()
+
+
+def _files(app: Application, spark: SparkSession) -> FileSystem:
+    return files_of_session(app.state_dir, spark)
+
+
+def _check_topologies(app: Application, files: FileSystem) -> None:
+    for sink in app.sinks:
+        check_topology(app, sink, files)
+
+
 @contextmanager
 def _report_lost_spark(app: Application) -> Iterator[None]:
-    """Turn the loss of Spark's JVM into a `QueryFailed`; only a new process recovers from it."""
+    """Turn the loss of Spark's JVM or server into a `QueryFailed`; only a new process recovers."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
 
     try:
         yield
@@ -130,11 +148,16 @@ def _report_lost_spark(app: Application) -> Iterator[None]:
             f"App {app.name!r}: Spark's JVM has ended ({type(error).__name__}). Start the "
             "application again; it continues from its checkpoint."
         ) from None
+    except PySparkException as error:
+        raise QueryFailed(
+            f"App {app.name!r}: Spark does not respond ({cause_of(str(error))}). Start the "
+            "application again; it continues from its checkpoint."
+        ) from None
 
 
 def _supervise(app: Application, running: Running, stop_requested: threading.Event) -> None:
     topics = ", ".join(sink.topic for sink in app.sinks)
-    _report(f"{app.name}: running on {running.spark.sparkContext.master}, writing {topics}")
+    _report(f"{app.name}: running on {running.spark.conf.get('spark.master')}, writing {topics}")
     if running.server is not None:
         _report(f"{app.name}: {running.server.url}")
     console = _Console()
@@ -194,17 +217,39 @@ def _has_session() -> bool:
     return SparkSession.getActiveSession() is not None
 
 
+def uses_connect(app: Application) -> bool:
+    """Return whether the application's session is one of Spark Connect."""
+    if _has_session():
+        return active_session() is not None
+    return app.master is None and server_address(app.spark_settings) is not None
+
+
 def session_for(app: Application) -> SparkSession:
     import ottla.spark
-    from ottla.spark.spark_session import submitted_master
+    from ottla.spark.spark_session import silence, submitted_master
 
     settings: dict[str, Any] = {"spark.sql.session.timeZone": "UTC", **app.spark_settings}
-    master = app.master or os.environ.get("SPARK_MASTER") or submitted_master() or DEFAULT_MASTER
+    master = app.master
+    if uses_connect(app):
+        if starts_server(server_address(app.spark_settings)):
+            settings.setdefault("spark.log.level", "OFF")
+    else:
+        master = master or os.environ.get("SPARK_MASTER") or submitted_master() or DEFAULT_MASTER
     made = ottla.spark.session(master, app_name=app.name, **settings)
     if "spark.log.level" not in app.spark_settings:
         # Ottla reports the cause of a failure in one sentence; Spark would first log it at length.
-        made.sparkContext.setLogLevel("OFF")
+        silence(made)
     return made
+
+
+def _check_supported(app: Application, spark: SparkSession) -> None:
+    printed = [sink.topic for sink in app.sinks if isinstance(sink, Printed)]
+    if printed and is_connect(spark):
+        raise TopologyError(
+            f"App {app.name!r}: print({printed[0]!r}) would print on the Spark Connect server, "
+            "where nobody sees it. Write a topic with to(topic) and read it with "
+            "kafka-console-consumer, or use a session without Spark Connect."
+        )
 
 
 # ------------------------------------------------------------------------------------ the queries
@@ -232,7 +277,8 @@ def _start_writer(app: Application, sink: Sink, spark: SparkSession) -> Streamin
         mode = "update" if sink.emits_changes else "append"
         return writer.outputMode(mode).foreachBatch(PrintSink(sink.topic)).start()
     if sink.emits_changes:
-        return writer.outputMode("update").foreachBatch(UpdateSink(options)).start()
+        update = UpdateSink(options, checkpoint(app, sink))
+        return writer.outputMode("update").foreachBatch(update).start()
     return writer.format("ottla").options(**options).outputMode("append").start()
 
 

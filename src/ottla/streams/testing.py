@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.deprecation import warn_deprecated
 from ottla.base.errors import UserError
+from ottla.spark.spark_connect import is_connect
 from ottla.streams.durations import Duration, duration_ms
 from ottla.streams.errors import TopologyError, listed
 from ottla.streams.operators.aggregations import PythonAggregated, windows_of
@@ -88,6 +89,11 @@ class TopologyDriver:
     """
 
     def __init__(self, app: App, spark: SparkSession) -> None:
+        if is_connect(spark):
+            raise UserError(
+                "TopologyDriver holds Spark between micro-batches, which Spark Connect cannot do. "
+                "Use a session without Spark Connect: ottla.spark.session('local[2]')"
+            )
         self._app = app
         self._spark = spark
         self._home = Path(tempfile.mkdtemp(prefix="ottla-streams-"))

@@ -64,6 +64,18 @@ def test_operators_come_in_the_order_of_explain() -> None:
     )
 
 
+def test_a_report_of_spark_connect_has_the_same_figures() -> None:
+    left_out = ("inputRowsPerSecond", "processedRowsPerSecond")
+    report = {name: value for name, value in PROGRESS.items() if name not in left_out}
+    schema = {"type": "struct", "fields": [{"name": "rows", "type": "long"}]}
+    report["observedMetrics"] = {
+        name: {"values": list(row.values()), "schema": schema}
+        for name, row in PROGRESS["observedMetrics"].items()
+    }
+    assert status(report).operators == status().operators
+    assert status(report).input_rows_per_second == 1000.5
+
+
 def test_steps_that_are_one_to_one_have_the_rows_of_their_parents() -> None:
     app = st.App("shop")
     orders = app.stream("orders", value=st.Json("n bigint"))

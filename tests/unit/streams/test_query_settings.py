@@ -17,7 +17,11 @@ from ottla.streams.query_settings import (
 
 
 class Conf(dict[str, str]):
-    """Configuration of a Spark session or its context."""
+    """Configuration of a Spark session, which includes that of its context."""
+
+    @property
+    def getAll(self) -> dict[str, str]:  # noqa: N802
+        return dict(self)
 
     def set(self, name: str, value: str) -> None:
         self[name] = value
@@ -25,13 +29,9 @@ class Conf(dict[str, str]):
     def unset(self, name: str) -> None:
         del self[name]
 
-    def contains(self, name: str) -> bool:
-        return name in self
 
-
-def session(conf: Conf, of_context: Conf | None = None) -> Any:
-    context = SimpleNamespace(getConf=lambda: of_context or Conf())
-    return SimpleNamespace(conf=conf, sparkContext=context)
+def session(conf: Conf) -> Any:
+    return SimpleNamespace(conf=conf)
 
 
 def windows(app: st.App) -> st.Table:
@@ -61,7 +61,7 @@ def test_what_a_user_has_set_stays() -> None:
     settings = {TRACK_STATE_ROWS: "false", NO_DATA_BATCHES: "false"}
     app = st.App("chosen", spark={TRACK_STATE_ROWS: "true"}).application()
     assert without_user_settings(settings, app, session(Conf())) == {NO_DATA_BATCHES: "false"}
-    by_submit = session(Conf(), Conf({NO_DATA_BATCHES: "true"}))
+    by_submit = session(Conf({NO_DATA_BATCHES: "true"}))
     assert without_user_settings(settings, app, by_submit) == {}
 
 
