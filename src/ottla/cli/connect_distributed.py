@@ -24,9 +24,7 @@ connect-distributed worker.properties --master spark://host:7077
 )
 @click.argument("worker_file", metavar="worker.properties")
 @log_level_option
-def connect_distributed(
-    worker_file: str, daemon: bool, master: str | None, log_level: str
-) -> int:
+def connect_distributed(worker_file: str, daemon: bool, master: str | None, log_level: str) -> int:
     """Run a distributed Connect worker.
 
     Workers with the same group.id share their connectors and tasks. Create connectors with the REST

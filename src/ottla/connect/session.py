@@ -112,8 +112,8 @@ def not_started(text: str, properties: Mapping[str, str]) -> str:
 
 
 def stop() -> None:
-    global _session, _is_shared
+    global _session
     with _lock:
         if _session is not None and not _is_shared:
             _session.stop()
-        _session, _is_shared = None, False
+            _session = None

@@ -30,8 +30,11 @@ MAX_STRANGERS = 64
 class ControlledRun(Protocol):
     """A run whose processes connect to the server. The server's threads call the methods."""
 
-    def on_connected(self, channel: ControlChannel, attempt: int) -> Message:
-        """Handle a new process, and return the reply that lets it begin or refuses it."""
+    def on_connected(self, channel: ControlChannel, hello: Message) -> Message:
+        """Handle a new process, and return the reply that lets it begin or refuses it.
+
+        `hello` has the number of Spark's `attempt`, and the `host` and `pid` of the process.
+        """
 
     def on_report(self, report: Message) -> None:
         """Handle reports of a process."""
@@ -111,7 +114,7 @@ class ControlServer:
     def _serve(self, sock: socket.socket) -> None:
         channel = ControlChannel(sock, is_driver=True)
         try:
-            id, run, attempt = self._authenticated(channel)
+            id, run, hello = self._authenticated(channel)
         except (ChannelClosed, ValueError) as error:
             logger.debug("refused a control connection: %s", error)
             channel.close()
@@ -125,7 +128,7 @@ class ControlServer:
         is_silent = False
         try:
             if is_known:
-                channel.send(run.on_connected(channel, attempt))
+                channel.send(run.on_connected(channel, hello))
                 self._receive(channel, run)
         except ChannelClosed as error:
             is_silent = error.is_timeout
@@ -136,14 +139,14 @@ class ControlServer:
             if is_known:
                 run.on_closed(channel, is_silent=is_silent)
 
-    def _authenticated(self, channel: ControlChannel) -> tuple[str, ControlledRun, int]:
+    def _authenticated(self, channel: ControlChannel) -> tuple[str, ControlledRun, Message]:
         id, nonce = channel.challenge()
         with self._lock:
             found = self._runs.get(id)
         if found is None:
             raise ChannelClosed("the run is unknown or has ended")
         key, run = found
-        return id, run, int(channel.authenticate(key, nonce)["attempt"])
+        return id, run, channel.authenticate(key, nonce)
 
     def _receive(self, channel: ControlChannel, run: ControlledRun) -> None:
         answered_at = 0.0

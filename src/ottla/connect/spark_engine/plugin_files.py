@@ -32,11 +32,8 @@ def add_plugin_files(spark: Any, entries: Iterable[str]) -> None:
 
 def write_archive(folder: Path, archive: Path) -> bool:
     """Write the files of Python packages to an archive; return whether there are any."""
-    found = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix not in SKIPPED_SUFFIXES and "__pycache__" not in path.parts
-    ]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    found = [path for path in files if path.suffix not in SKIPPED_SUFFIXES]
     if not any(path.suffix == ".py" for path in found):
         return False
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:

@@ -86,14 +86,16 @@ class SparkRun:
                 self._engine.forget_name(self._context.id)
                 if stopping.is_set():
                     return
-                ran_s = 0.0 if self._started_at is None else time.monotonic() - self._started_at
-                if ran_s < CLEAN_AFTER_S:
+                if not self._has_worked():
                     raise
                 logger.warning("task %s is submitted to Spark again: %s", self._context.id, error)
                 continue
             self._engine.keep_name(self._context.id, self._name)
             self._check(outcome)
             return
+
+    def _has_worked(self) -> bool:
+        return self._started_at is not None and time.monotonic() - self._started_at > CLEAN_AFTER_S
 
     def _check(self, outcome: Message) -> None:
         if self._stopping.is_set() and not outcome.get("error"):
@@ -167,7 +169,7 @@ class SparkRun:
 
     # --------------------------------------------------------------- from the control server
 
-    def on_connected(self, channel: ControlChannel, attempt: int) -> Message:
+    def on_connected(self, channel: ControlChannel, hello: Message) -> Message:
         with self._lock:
             self._open_channels += 1
             if self._stopping.is_set() or not self._reports.may_start():
@@ -180,7 +182,10 @@ class SparkRun:
             self._has_granted, self._has_ended = True, False
         if before is not None:
             before.close()
-        logger.info("task %s: attempt %d runs on Spark", self._context.id, attempt)
+        logger.info(
+            "task %s runs on Spark: process %s on %s, attempt %s",
+            self._context.id, hello.get("pid"), hello.get("host"), hello.get("attempt"),
+        )  # fmt: skip
         return {"name": self._name}
 
     def on_report(self, report: Message) -> None:

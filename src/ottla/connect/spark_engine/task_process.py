@@ -43,6 +43,8 @@ def run_task(spec: TaskSpec, partition: Iterator[Any]) -> Iterator[str]:
     """
     from pyspark import TaskContext
 
+    for _ in partition:
+        pass  # PySpark reuses a process for the next task only if its input was read to the end
     current = TaskContext.get()
     yield json.dumps(TaskProcess(spec).run(0 if current is None else current.attemptNumber()))
 
