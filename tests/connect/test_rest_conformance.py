@@ -1,8 +1,8 @@
 """Kafka Connect's REST contract as one table: every endpoint and every error, over plain HTTP.
 
 The rows are a script. They run in order on one worker, standalone and in a group, with tasks in
-threads and on Spark, and the test reports every row that does not hold. See `matches` for how a row describes the expected
-body."""
+threads and on Spark, and the test reports every row that does not hold. See `matches` for how a row
+describes the expected body."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.connect.file_pipeline import FilePipeline
 from tests.connect.workers import SPARK_PATIENCE_S, WorkerProcess, values, wait_for
 
 from ottla.testing.broker_thread import BrokerThread
@@ -58,39 +59,6 @@ def worker(broker: BrokerThread, folder: Path) -> Iterator[WorkerProcess]:
     made.kill()
 
 
-class Files:
-    """A pipeline from a file to a topic to another file."""
-
-    def __init__(self, worker: WorkerProcess, name: str) -> None:
-        self.worker, self.name = worker, name
-        self.source = worker.folder / f"{name}.in.txt"
-        self.target = worker.folder / f"{name}.out.txt"
-        self.written: list[str] = []
-        self.source.write_text("")
-        worker.put(f"{name}-source", "FileStreamSource", file=self.source, topic=name)
-        worker.put(f"{name}-sink", "FileStreamSink", file=self.target, topics=name)
-
-    def add(self, count: int) -> None:
-        lines = [f"line {len(self.written) + n}" for n in range(count)]
-        self.written += lines
-        with self.source.open("a") as file:
-            file.write("".join(f"{line}\n" for line in lines))
-
-    def wait(self) -> None:
-        """Wait until all lines are in the target; each must be there exactly once, in order."""
-        size = self.source.stat().st_size
-
-        def has_all() -> bool:
-            return self.target.exists() and self.target.stat().st_size >= size
-
-        wait_for(has_all, f"the lines of {self.name}", SPARK_PATIENCE_S)
-        assert self.target.read_text().splitlines() == self.written
-
-    def delete(self) -> None:
-        for each in (f"{self.name}-source", f"{self.name}-sink"):
-            assert self.worker.ask("DELETE", f"/connectors/{each}")[0] == 204
-
-
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -105,7 +73,7 @@ def children(pid: int) -> list[int]:
 
 
 def test_each_task_has_a_process_of_its_own(worker: WorkerProcess) -> None:
-    files = Files(worker, "apart")
+    files = FilePipeline(worker, "apart")
     files.add(3)
     files.wait()
     files.add(1)
@@ -120,7 +88,7 @@ def test_each_task_has_a_process_of_its_own(worker: WorkerProcess) -> None:
 
 
 def test_more_tasks_run_than_the_local_master_has_cores(worker: WorkerProcess) -> None:
-    made = [Files(worker, f"many-{n}") for n in range(3)]
+    made = [FilePipeline(worker, f"many-{n}") for n in range(3)]
     for files in made:
         files.add(2)
     for files in made:
@@ -129,7 +97,7 @@ def test_more_tasks_run_than_the_local_master_has_cores(worker: WorkerProcess) -
 
 
 def test_a_killed_process_loses_and_repeats_nothing(worker: WorkerProcess) -> None:
-    files = Files(worker, "killed")
+    files = FilePipeline(worker, "killed")
     files.add(5)
     files.wait()
     for kill in range(4):
@@ -138,8 +106,7 @@ def test_a_killed_process_loses_and_repeats_nothing(worker: WorkerProcess) -> No
         files.add(20)
         os.kill(pids[-1], signal.SIGKILL)
         files.add(20)
-        wait_for(lambda name=name, n=len(pids): len(worker.task_pids(name)) > n, "a new process",
-                 SPARK_PATIENCE_S)  # fmt: skip
+        worker.wait_for_new_process(name, len(pids))
         files.wait()
         worker.wait_for_state(name, "RUNNING")
     files.delete()
@@ -149,7 +116,7 @@ def test_an_error_of_the_connector_is_in_its_status_until_it_has_passed(
     worker: WorkerProcess,
 ) -> None:
     target = worker.folder / "missing" / "out.txt"
-    files = Files(worker, "failing")
+    files = FilePipeline(worker, "failing")
     worker.put("failing-sink", "FileStreamSink", file=target, topics="failing")
     files.add(1)
     found = worker.wait_for_state("failing-sink", "FAILED")
@@ -162,13 +129,12 @@ def test_an_error_of_the_connector_is_in_its_status_until_it_has_passed(
 
 
 def test_a_process_that_does_not_respond_is_replaced(worker: WorkerProcess) -> None:
-    files = Files(worker, "stuck")
+    files = FilePipeline(worker, "stuck")
     files.add(1)
     files.wait()
     pids = worker.task_pids("stuck-source")
     os.kill(pids[-1], signal.SIGSTOP)
-    wait_for(lambda: len(worker.task_pids("stuck-source")) > len(pids), "a new process",
-             SPARK_PATIENCE_S)  # fmt: skip
+    worker.wait_for_new_process("stuck-source", len(pids))
     files.add(1)
     files.wait()
     wait_for(lambda: not is_alive(pids[-1]), "the end of the old process")
@@ -178,7 +144,7 @@ def test_a_process_that_does_not_respond_is_replaced(worker: WorkerProcess) -> N
 def test_log_levels_apply_to_the_processes_and_their_log_is_the_workers(
     worker: WorkerProcess,
 ) -> None:
-    files = Files(worker, "logged")
+    files = FilePipeline(worker, "logged")
     files.add(1)
     files.wait()
     logger = "/admin/loggers/ottla.connect.spark_engine.task_process"
@@ -200,7 +166,7 @@ def test_connectors_of_the_plugin_path_run_on_executors(
 
 
 def test_connectors_that_use_the_session_run_in_the_worker(worker: WorkerProcess) -> None:
-    files = Files(worker, "table")
+    files = FilePipeline(worker, "table")
     target = worker.folder / "table"
     worker.put(
         "table-parquet", "SparkSink", topics="table", format="json", path=target,
@@ -223,7 +189,7 @@ def test_connectors_that_use_the_session_run_in_the_worker(worker: WorkerProcess
 
 
 def test_tasks_continue_after_the_jvm_or_the_worker_is_killed(worker: WorkerProcess) -> None:
-    files = Files(worker, "outage")
+    files = FilePipeline(worker, "outage")
     files.add(10)
     files.wait()
     assert worker.process is not None
@@ -237,8 +203,7 @@ def test_tasks_continue_after_the_jvm_or_the_worker_is_killed(worker: WorkerProc
     files.add(10)
     wait_for(lambda: not any(map(is_alive, left)), "the end of the tasks of a killed worker")
     worker.start()
-    worker.put("outage-source", "FileStreamSource", file=files.source, topic="outage")
-    worker.put("outage-sink", "FileStreamSink", file=files.target, topics="outage")
+    files.create()
     files.wait()
 
 
@@ -250,7 +215,7 @@ def cmdline(pid: int) -> bytes:
 
 
 def test_a_worker_stops_its_tasks_cleanly(worker: WorkerProcess) -> None:
-    files = Files(worker, "last")
+    files = FilePipeline(worker, "last")
     files.add(1)
     files.wait()
     pids = worker.task_pids("last-source")

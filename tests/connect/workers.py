@@ -164,6 +164,12 @@ class WorkerProcess:
         pattern = rf"task {re.escape(name)}-{task} runs on Spark: process (\d+)"
         return [int(each) for each in re.findall(pattern, self.log.read_text())]
 
+    def wait_for_new_process(self, name: str, count: int) -> None:
+        """Wait until Spark has run the connector's first task in more than `count` processes."""
+        wait_for(
+            lambda: len(self.task_pids(name)) > count, f"a process of {name}", SPARK_PATIENCE_S
+        )
+
     def stop(self) -> int:
         assert self.process is not None
         self.process.terminate()
