@@ -85,6 +85,8 @@ def connect_worker(folder: Path, bootstrap: str, master: str) -> WorkerProcess:
     properties = {
         "task.engine": "spark", "spark.master": master, "spark.executor.cores": str(CORES),
         "spark.cores.max": str(2 * CORES), "spark.executor.memory": "512m",
+        # Spark would otherwise place all tasks on the executor that registers first.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "session.timeout.ms": "6000", "heartbeat.interval.ms": "500",
         "scheduled.rebalance.max.delay.ms": "0", "offset.storage.partitions": "3",
         "status.storage.partitions": "1", "task.restart.backoff.max.ms": "1000",
