@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -145,11 +146,10 @@ def test_thirty_kills_of_any_process_lose_and_repeat_nothing(tmp_path: Path) -> 
                     worker.kill()
                     worker.start()
                 elif kind == "executor":
-                    living = wait_for(spark.executors, "an executor", SPARK_PATIENCE_S)
-                    os.kill(chance.choice(living), signal.SIGKILL)
+                    wait_for(lambda: kill_one(chance, spark.executors()), kind, SPARK_PATIENCE_S)
                 else:
                     name = chance.choice(pipelines).connectors[chance.randrange(2)]
-                    kill_if_alive(worker.task_pids(name))
+                    wait_for(partial(kill_last, worker, name), kind, SPARK_PATIENCE_S)
                 for each in pipelines:
                     each.add(chance.randrange(1, 40))
                 if number % 3 == 2:
@@ -161,9 +161,18 @@ def test_thirty_kills_of_any_process_lose_and_repeat_nothing(tmp_path: Path) -> 
             worker.kill()
 
 
-def kill_if_alive(pids: list[int]) -> None:
-    if pids:
-        try:
-            os.kill(pids[-1], signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # the process was lost with its executor
+def kill_last(worker: WorkerProcess, name: str) -> bool:
+    """Kill the current process of a connector's task; return whether there was one."""
+    return any(map(killed, worker.task_pids(name)[-1:]))
+
+
+def kill_one(chance: random.Random, pids: list[int]) -> bool:
+    return bool(pids) and killed(chance.choice(pids))
+
+
+def killed(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False  # it has been lost with its parent, and a new one is being started
+    return True
