@@ -28,7 +28,9 @@ ROOT = Path(__file__).parents[1]
 COMMAND = "from ottla.cli.connect_standalone import main; main()"
 LINE_BYTES = 100
 MEGABYTES = 40
-LATENCIES = 60
+LATENCIES = 100
+ENGINES = {"threads": "", "spark": ", on Spark"}
+"""Values of task.engine, and how figures name them."""
 PATIENCE_S = 300.0
 
 
@@ -104,33 +106,53 @@ def _source(folder: Path, topic: str) -> dict[str, str]:
             "file": str(folder / "in.txt")}  # fmt: skip
 
 
-def _latency(engine: str, place: str) -> Iterator[Figure]:
-    with _broker() as (folder, bootstrap, port):
-        sink = {"name": "sink", "connector.class": "FileStreamSink", "topics": "lines",
-                "file": str(folder / "out.txt")}  # fmt: skip
-        source, target = folder / "in.txt", folder / "out.txt"
-        source.write_text("first\n")
-        worker = _Worker(folder, bootstrap, port, engine, _source(folder, "lines"), sink)
+class _Lines:
+    """A worker that copies the lines of a file to another file, and the times they took."""
+
+    def __init__(self, folder: Path, bootstrap: str, engine: str) -> None:
+        folder.mkdir()
+        self._source, self._target = folder / "in.txt", folder / "out.txt"
+        self._source.write_text("first\n")
+        sink = {"name": "sink", "connector.class": "FileStreamSink", "topics": engine,
+                "file": str(self._target)}  # fmt: skip
+        source = _source(folder, engine)
+        self.worker = _Worker(folder, bootstrap, _free_port(), engine, source, sink)
+        self.taken_ms: list[float] = []
+
+    def wait(self) -> None:
+        size = self._source.stat().st_size
+        _wait(lambda: self._target.exists() and self._target.stat().st_size == size, "a line")
+
+    def add(self) -> None:
+        began = time.monotonic()
+        with open(self._source, "a") as file:
+            file.write(f"line {len(self.taken_ms)}\n")
+        self.wait()
+        self.taken_ms.append((time.monotonic() - began) * 1000)
+
+
+def _latency() -> Iterator[Figure]:
+    """Measure both engines at once, line by line in turn, so that other load affects both."""
+    with _broker() as (folder, bootstrap, _):
+        lines = {engine: _Lines(folder / engine, bootstrap, engine) for engine in ENGINES}
         try:
-            _wait(lambda: target.exists() and target.stat().st_size == 6, "the first line")
-            taken = []
-            for n in range(LATENCIES):
-                began = time.monotonic()
-                with open(source, "a") as file:
-                    file.write(f"line {n}\n")
-                size = source.stat().st_size
-                _wait(lambda size=size: target.stat().st_size == size, f"line {n}")
-                taken.append((time.monotonic() - began) * 1000)
-                time.sleep(0.02)
-            taken.sort()
-            name = f"connect: appended line to sink{place}"
-            yield Figure(f"{name}, p50", statistics.median(taken), "ms", 1000)
-            yield Figure(f"{name}, p99", taken[int(len(taken) * 0.99)], "ms")
-            yield Figure(
-                f"connect: memory of a worker of two connectors{place}", worker.resident_mb(), "MB"
-            )
+            for each in lines.values():
+                each.wait()
+            for _ in range(LATENCIES):
+                for each in lines.values():
+                    each.add()
+                    time.sleep(0.02)
+            for engine, place in ENGINES.items():
+                each = lines[engine]
+                taken = sorted(each.taken_ms)
+                name = f"connect: appended line to sink{place}"
+                yield Figure(f"{name}, p50", statistics.median(taken), "ms", 1000)
+                yield Figure(f"{name}, p99", taken[int(len(taken) * 0.99)], "ms")
+                mb = each.worker.resident_mb()
+                yield Figure(f"connect: memory of a worker of two connectors{place}", mb, "MB")
         finally:
-            worker.close()
+            for each in lines.values():
+                each.worker.close()
 
 
 def _offset(worker: _Worker, name: str, field: str) -> int:
@@ -213,6 +235,7 @@ def _ten_connectors(engine: str, place: str) -> Iterator[Figure]:
 
 
 def run() -> Iterator[Figure]:
-    for measure in (_latency, _ten_connectors, _throughput):
-        for engine, place in (("threads", ""), ("spark", ", on Spark")):
+    yield from _latency()
+    for measure in (_ten_connectors, _throughput):
+        for engine, place in ENGINES.items():
             yield from measure(engine, place)
