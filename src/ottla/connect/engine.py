@@ -2,7 +2,7 @@
 
 `threads` runs a task in a thread of the worker. `spark` runs it as a long-lived task of a Spark
 application, in a Python process of its own on an executor (`spark_engine`). Both run the same
-`SourceRun` and `SinkRun`, and `task_thread` restarts both.
+`SourceRun` and `SinkRun`, and `task_thread` restarts both. `worker` selects the engine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from ottla.connect.sink_task import SinkRun
 from ottla.connect.source_task import SourceRun
 from ottla.connect.task_context import TaskContext
 from ottla.connect.task_thread import TaskRun
-from ottla.connect.worker_config import SPARK_ENGINE, WorkerConfig
 
 
 @dataclass(frozen=True)
@@ -57,16 +56,3 @@ class ThreadEngine:
 def run_here(context: TaskContext) -> TaskRun:
     """Return a run that does the task's work in the calling thread."""
     return SourceRun(context) if context.config.is_source else SinkRun(context)
-
-
-def make_engine(config: WorkerConfig) -> TaskEngine:
-    """Return the engine that `task.engine` selects.
-
-    Raises:
-        UserError: The engine needs a package that is not installed, or a setting excludes it.
-    """
-    if config.engine != SPARK_ENGINE:
-        return ThreadEngine()
-    from ottla.connect.spark_engine.engine import SparkEngine
-
-    return SparkEngine(config)

@@ -15,12 +15,12 @@ from ottla.connect import session
 from ottla.connect.api import SinkConnector, SourceConnector
 from ottla.connect.config import ConnectorConfig
 from ottla.connect.definition import Settings
-from ottla.connect.engine import RunReports, make_engine
+from ottla.connect.engine import RunReports, TaskEngine, ThreadEngine
 from ottla.connect.plugins import import_plugins_from
 from ottla.connect.states import State, TaskId
 from ottla.connect.task_context import TaskContext
 from ottla.connect.task_thread import TaskThread
-from ottla.connect.worker_config import WorkerConfig
+from ottla.connect.worker_config import SPARK_ENGINE, WorkerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,19 @@ def task_settings(config: ConnectorConfig) -> list[Settings]:
         return connector.task_settings(limit)[:limit]
     assert isinstance(connector, SinkConnector)
     return [connector.settings] * (limit if connector.shares_partitions else 1)
+
+
+def make_engine(config: WorkerConfig) -> TaskEngine:
+    """Return the engine that `task.engine` selects.
+
+    Raises:
+        UserError: The engine needs a package that is not installed.
+    """
+    if config.engine != SPARK_ENGINE:
+        return ThreadEngine()
+    from ottla.connect.spark_engine.engine import SparkEngine
+
+    return SparkEngine(config)
 
 
 @dataclass

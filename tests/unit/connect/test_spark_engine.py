@@ -17,7 +17,7 @@ import pytest
 from ottla.base.errors import UserError
 from ottla.connect import session
 from ottla.connect.config import ConnectorConfig
-from ottla.connect.engine import RunReports, ThreadEngine, make_engine
+from ottla.connect.engine import RunReports, ThreadEngine
 from ottla.connect.offset_storage import TopicOffsetStorage
 from ottla.connect.source_task import SourceRun
 from ottla.connect.spark_engine import control_channel
@@ -30,6 +30,7 @@ from ottla.connect.spark_engine.task_spec import ControlAddress, TaskSpec
 from ottla.connect.states import TaskId
 from ottla.connect.stop_signal import StopSignal
 from ottla.connect.task_context import TaskContext
+from ottla.connect.worker import make_engine
 from ottla.connect.worker_config import DISTRIBUTED, STANDALONE, WorkerConfig
 
 PATIENCE_S = 10.0

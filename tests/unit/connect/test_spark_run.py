@@ -15,9 +15,10 @@ from ottla.connect.config import ConnectorConfig
 from ottla.connect.engine import RunReports
 from ottla.connect.offset_storage import TopicOffsetStorage
 from ottla.connect.spark_engine import run as run_module
+from ottla.connect.spark_engine.application import SparkApplication
 from ottla.connect.spark_engine.control_channel import ControlChannel, Message
 from ottla.connect.spark_engine.control_server import ControlServer
-from ottla.connect.spark_engine.engine import SparkApplication, SparkEngine
+from ottla.connect.spark_engine.engine import SparkEngine
 from ottla.connect.spark_engine.run import LOST, NO_CORE, SparkRun
 from ottla.connect.spark_engine.task_spec import TaskSpec
 from ottla.connect.states import TaskId

@@ -15,11 +15,13 @@ that was given up. Records do not pass through the driver.
 |---|---|
 | `settings` | the settings of the Spark application |
 | `engine` | the engine, which starts Spark |
+| `application` | the Spark application and its control server |
 | `run` | the driver's side of one run: its Spark job and its states |
 | `control_server` | the driver's end of the control channels |
 | `control_channel` | authenticated messages over TCP |
 | `task_spec` | what is sent to the executor, and the context that is made of it there |
 | `task_process` | the executor's side of one run |
+| `outbox` | what a process has yet to report |
 | `plugin_files` | packages of `plugin.path` for executors |
 
 Tasks of connectors that use the worker's Spark session (`Connector.uses_spark_session`) run in

@@ -11,14 +11,13 @@ import sys
 import threading
 import uuid
 from concurrent.futures import Future
-from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 from ottla.base.errors import UserError
 from ottla.base.installation import install_extra
 from ottla.connect import log_levels, session
 from ottla.connect.engine import RunReports, run_here
+from ottla.connect.spark_engine.application import SparkApplication
 from ottla.connect.spark_engine.control_server import ControlServer
 from ottla.connect.spark_engine.plugin_files import add_plugin_files
 from ottla.connect.spark_engine.run import SparkRun
@@ -34,26 +33,6 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.1
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = "0.0.0.0"
-
-
-@dataclass(frozen=True)
-class SparkApplication:
-    """A running Spark application and the server that its tasks connect to."""
-
-    context: Any
-    """The `pyspark.SparkContext`."""
-    server: ControlServer
-    host: str
-    """Host under which executors reach the server."""
-    import_path: tuple[str, ...]
-
-    @property
-    def is_running(self) -> bool:
-        try:
-            return not self.context._jsc.sc().isStopped()
-        except Exception:
-            # Py4J raises several classes of errors when the JVM has exited.
-            return False
 
 
 class SparkEngine:

@@ -19,20 +19,19 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import UserError
 from ottla.connect.engine import RunReports
+from ottla.connect.spark_engine.application import SparkApplication
 from ottla.connect.spark_engine.control_channel import ChannelClosed, ControlChannel, Message
 from ottla.connect.spark_engine.task_process import run_task
 from ottla.connect.spark_engine.task_spec import ControlAddress, TaskSpec
 from ottla.connect.spark_errors import reason_of
+from ottla.connect.states import TaskId
 from ottla.connect.stop_signal import StopSignal
 from ottla.connect.task_context import TaskContext
 from ottla.connect.task_thread import CLEAN_AFTER_S
-
-if TYPE_CHECKING:
-    from ottla.connect.spark_engine.engine import SparkApplication, SparkEngine
 
 logger = logging.getLogger(__name__)
 
@@ -48,10 +47,32 @@ LOST = "The process of the task was lost. Spark starts it again."
 _RECENT_FAILURE = re.compile(r"most recent failure: (?:Lost task [^:]*: )?(.*)")
 
 
+class RunEngine(Protocol):
+    """What a run needs from its engine."""
+
+    def application(self, stopping: StopSignal) -> SparkApplication | None:
+        """Wait for Spark; return None if the task must stop before Spark has started."""
+
+    def log_levels(self) -> dict[str, int]:
+        """Return the levels of loggers for the process of the task."""
+
+    def name_of(self, id: TaskId) -> str:
+        """Return the name of the task's last process if its run has ended, or ''."""
+
+    def new_name(self) -> str:
+        """Return a name for a process."""
+
+    def keep_name(self, id: TaskId, name: str) -> None:
+        """Record that the run of the process with this name has ended."""
+
+    def forget_name(self, id: TaskId) -> None:
+        """Record that the task's last process may still be running."""
+
+
 class SparkRun:
     """One run of a task on Spark, until it stops or fails."""
 
-    def __init__(self, engine: SparkEngine, context: TaskContext, reports: RunReports) -> None:
+    def __init__(self, engine: RunEngine, context: TaskContext, reports: RunReports) -> None:
         self._engine = engine
         self._context = context
         self._reports = reports
