@@ -88,6 +88,8 @@ class SparkRun:
         self._started_at: float | None = None
         self._has_ended = False
         """Whether the current process has reported its end."""
+        self._is_over = True
+        """Whether there is no job; `TaskThread` then owns the state of the task."""
         self._cancel: Callable[[], None] = lambda: None
         self._deadline: threading.Timer | None = None
         self._problem: str | None = None
@@ -143,6 +145,7 @@ class SparkRun:
         notice = threading.Timer(NO_CORE_AFTER_S, self._report_no_core)
         notice.daemon = True
         notice.start()
+        self._is_over = False
         self._stopping.when_set(self._request_stop)
         try:
             spark.setJobGroup(group, f"Connect task {self._context.id}", True)
@@ -157,6 +160,8 @@ class SparkRun:
             logger.debug("the Spark job of task %s", self._context.id, exc_info=error)
             raise UserError(f"Spark could not run the task: {_failure(str(error))}") from None
         finally:
+            with self._lock:
+                self._is_over = True
             notice.cancel()
             self._stopping.when_set(None)
             if self._deadline is not None:
@@ -169,9 +174,8 @@ class SparkRun:
 
     def _report_no_core(self) -> None:
         with self._lock:
-            is_waiting = self._channel is None and not self._has_granted
-        if is_waiting:
-            self._reports.on_waiting(NO_CORE)
+            if not (self._has_granted or self._is_over):
+                self._reports.on_waiting(NO_CORE)
 
     def _request_stop(self) -> None:
         with self._lock:
@@ -229,17 +233,17 @@ class SparkRun:
         with self._all_closed:
             self._open_channels -= 1
             self._all_closed.notify_all()
-            is_current = channel is self._channel
-            if is_current:
-                self._channel = None
-        if not is_current or self._has_ended or self._stopping.is_set():
-            return
-        if is_silent:
+            if channel is not self._channel:
+                return
+            self._channel = None
+            if self._is_over or self._has_ended or self._stopping.is_set():
+                return
+            if not is_silent:
+                logger.warning("task %s: %s", self._context.id, LOST)
+                self._reports.on_waiting(LOST)
+                return
             self._problem = "The process of the task does not respond."
-            self._cancel()
-            return
-        logger.warning("task %s: %s", self._context.id, LOST)
-        self._reports.on_waiting(LOST)
+        self._cancel()
 
 
 def _cancel(spark: Any, group: str) -> None:
