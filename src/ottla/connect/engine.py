@@ -1,4 +1,4 @@
-"""Engines: where the tasks of a worker run.
+"""Engines, which run the tasks of a worker.
 
 `threads` runs a task in a thread of the worker. `spark` runs it as a long-lived task of a Spark
 application, in a Python process of its own on an executor (`spark_engine`). Both run the same
@@ -19,7 +19,7 @@ from ottla.connect.task_thread import TaskRun
 
 @dataclass(frozen=True)
 class RunReports:
-    """What a run reports to its `TaskThread`, in addition to its start and its errors."""
+    """Functions with which a run informs its `TaskThread`, besides its start and its errors."""
 
     may_start: Callable[[], bool]
     """Whether the task is still assigned to this worker."""

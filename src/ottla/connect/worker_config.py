@@ -46,7 +46,7 @@ COMMON = Definition(
         key("task.shutdown.graceful.timeout.ms", LONG, 5_000,
             "Maximum time for a task to stop, in milliseconds.", AtLeast(0)),
         key("task.engine", STRING, None,
-            "Where tasks run: threads of the worker, or long-lived tasks of a Spark application "
+            "Engine of the tasks: threads of the worker, or long-lived tasks of a Spark application "
             "(spark). The default of distributed workers is spark; that of standalone workers is "
             "threads, or spark if spark.master is set.", one_of(THREAD_ENGINE, SPARK_ENGINE)),
         key("task.control.port", INT, 0,

@@ -36,7 +36,7 @@ Job = Callable[[TaskSpec], Message]
 
 
 class Cancelled(Exception):
-    """What PySpark raises for a cancelled job."""
+    """Stands for the exception that PySpark raises for a cancelled job."""
 
 
 class FakeSpark:
@@ -202,7 +202,7 @@ def test_a_process_may_not_begin_if_the_task_belongs_to_another_worker(
         channel.close()
         return {"is_refused": True}
 
-    with pytest.raises(UserError, match="not assigned to this worker"):
+    with pytest.raises(UserError, match="no longer assigned to this worker"):
         observed.run(FakeSpark(job))
 
 

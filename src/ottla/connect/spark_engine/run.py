@@ -48,7 +48,7 @@ _RECENT_FAILURE = re.compile(r"most recent failure: (?:Lost task [^:]*: )?(.*)")
 
 
 class RunEngine(Protocol):
-    """What a run needs from its engine."""
+    """The part of the engine that a run uses."""
 
     def application(self, stopping: StopSignal) -> SparkApplication | None:
         """Wait for Spark; return None if the task must stop before Spark has started."""
@@ -124,7 +124,7 @@ class SparkRun:
         if self._stopping.is_set() and not outcome.get("error"):
             return
         if outcome.get("is_refused"):
-            raise UserError("The task is not assigned to this worker any more.")
+            raise UserError("The task is no longer assigned to this worker.")
         if outcome.get("is_lost"):
             raise UserError("The process of the task lost the connection to its worker.")
         if outcome.get("error"):

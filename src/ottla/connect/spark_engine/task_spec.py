@@ -1,4 +1,4 @@
-"""What the driver sends to an executor for a task, and the context that is made of it there."""
+"""Description of a task that the driver sends to an executor, which makes its context of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.connect.worker_config import DISTRIBUTED, STANDALONE, WorkerConfig
 
 @dataclass(frozen=True)
 class ControlAddress:
-    """Where the process of a run reaches its driver, and the key that it proves to know."""
+    """Address at which the process of a run reaches its driver, and the key of the run."""
 
     host: str
     port: int
