@@ -17,7 +17,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,11 @@ class _Worker:
                 ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
             )
             pids += [int(each) for each in listed.stdout.split()]
-        return sum(resident_bytes(each) for each in pids) / 1e6
+        total = 0
+        for pid in pids:
+            with suppress(FileNotFoundError):  # the process has ended since
+                total += resident_bytes(pid)
+        return total / 1e6
 
     def close(self) -> None:
         self.process.kill()
