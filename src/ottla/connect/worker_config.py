@@ -47,8 +47,9 @@ COMMON = Definition(
             "Maximum time for a task to stop, in milliseconds.", AtLeast(0)),
         key("task.engine", STRING, None,
             "Engine of the tasks: threads of the worker (threads), or long-lived tasks of a Spark "
-            "application (spark). The default of distributed workers is spark; that of standalone workers is "
-            "threads, or spark if spark.master is set.", one_of(THREAD_ENGINE, SPARK_ENGINE)),
+            "application (spark). The default of distributed workers is spark; that of standalone "
+            "workers is threads, or spark if spark.master is set.",
+            one_of(THREAD_ENGINE, SPARK_ENGINE)),
         key("task.control.port", INT, 0,
             "Port of the driver that tasks on Spark connect to; 0 for any free port.",
             Between(0, 65535)),
