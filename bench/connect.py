@@ -2,7 +2,7 @@
 
 The worker and the broker run in separate processes. Latency is that of single lines on an otherwise
 idle worker. Throughput is that of 100-byte lines that exist before the worker starts, from file to
-topic and from topic to Parquet.
+topic and from topic to Parquet. Both are measured with tasks in threads and with tasks on Spark.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,15 @@ ROOT = Path(__file__).parents[1]
 COMMAND = "from ottla.cli.connect_standalone import main; main()"
 LINE_BYTES = 100
 MEGABYTES = 40
-LATENCIES = 60
+LATENCIES = 100
+ENGINES = {"threads": "", "spark": ", on Spark"}
+"""Values of task.engine, and how figures name them."""
 PATIENCE_S = 300.0
 
 
 class _Worker:
     def __init__(
-        self, folder: Path, bootstrap: str, port: int, *connectors: dict[str, str]
+        self, folder: Path, bootstrap: str, port: int, engine: str, *connectors: dict[str, str]
     ) -> None:
         worker = {
             "bootstrap.servers": bootstrap,
@@ -43,6 +45,7 @@ class _Worker:
             "offset.storage.file.filename": str(folder / "offsets"),
             "listeners": f"http://127.0.0.1:{port}",
             "spark.master": "local[2]",
+            "task.engine": engine,
         }
         files = []
         for n, properties in enumerate([worker, *connectors]):
@@ -61,13 +64,18 @@ class _Worker:
             return json.load(response)
 
     def resident_mb(self) -> float:
-        """Return the resident memory of the worker and its child processes, such as Spark's JVM."""
+        """Return the resident memory of the worker, Spark's JVM and the processes of tasks."""
         pids = [self.process.pid]
-        listed = subprocess.run(
-            ["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False
-        )
-        pids += [int(each) for each in listed.stdout.split()]
-        return sum(resident_bytes(each) for each in pids) / 1e6
+        for pid in pids:
+            listed = subprocess.run(
+                ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
+            )
+            pids += [int(each) for each in listed.stdout.split()]
+        total = 0
+        for pid in pids:
+            with suppress(FileNotFoundError):  # the process has ended since
+                total += resident_bytes(pid)
+        return total / 1e6
 
     def close(self) -> None:
         self.process.kill()
@@ -102,34 +110,53 @@ def _source(folder: Path, topic: str) -> dict[str, str]:
             "file": str(folder / "in.txt")}  # fmt: skip
 
 
+class _Lines:
+    """A worker that copies the lines of a file to another file, and the times they took."""
+
+    def __init__(self, folder: Path, bootstrap: str, engine: str) -> None:
+        folder.mkdir()
+        self._source, self._target = folder / "in.txt", folder / "out.txt"
+        self._source.write_text("first\n")
+        sink = {"name": "sink", "connector.class": "FileStreamSink", "topics": engine,
+                "file": str(self._target)}  # fmt: skip
+        source = _source(folder, engine)
+        self.worker = _Worker(folder, bootstrap, _free_port(), engine, source, sink)
+        self.taken_ms: list[float] = []
+
+    def wait(self) -> None:
+        size = self._source.stat().st_size
+        _wait(lambda: self._target.exists() and self._target.stat().st_size == size, "a line")
+
+    def add(self) -> None:
+        began = time.monotonic()
+        with open(self._source, "a") as file:
+            file.write(f"line {len(self.taken_ms)}\n")
+        self.wait()
+        self.taken_ms.append((time.monotonic() - began) * 1000)
+
+
 def _latency() -> Iterator[Figure]:
-    with _broker() as (folder, bootstrap, port):
-        sink = {"name": "sink", "connector.class": "FileStreamSink", "topics": "lines",
-                "file": str(folder / "out.txt")}  # fmt: skip
-        source, target = folder / "in.txt", folder / "out.txt"
-        source.write_text("first\n")
-        worker = _Worker(folder, bootstrap, port, _source(folder, "lines"), sink)
+    """Measure both engines at once, line by line in turn, so that other load affects both."""
+    with _broker() as (folder, bootstrap, _):
+        lines = {engine: _Lines(folder / engine, bootstrap, engine) for engine in ENGINES}
         try:
-            _wait(lambda: target.exists() and target.stat().st_size == 6, "the first line")
-            taken = []
-            for n in range(LATENCIES):
-                began = time.monotonic()
-                with open(source, "a") as file:
-                    file.write(f"line {n}\n")
-                size = source.stat().st_size
-                _wait(lambda size=size: target.stat().st_size == size, f"line {n}")
-                taken.append((time.monotonic() - began) * 1000)
-                time.sleep(0.02)
-            taken.sort()
-            yield Figure(
-                "connect: appended line to sink, p50", statistics.median(taken), "ms", 1000
-            )
-            yield Figure("connect: appended line to sink, p99", taken[int(len(taken) * 0.99)], "ms")
-            yield Figure(
-                "connect: memory of a worker of two connectors", worker.resident_mb(), "MB"
-            )
+            for each in lines.values():
+                each.wait()
+            for _ in range(LATENCIES):
+                for each in lines.values():
+                    each.add()
+                    time.sleep(0.02)
+            for engine, place in ENGINES.items():
+                each = lines[engine]
+                taken = sorted(each.taken_ms)
+                name = f"connect: appended line to sink{place}"
+                yield Figure(f"{name}, p50", statistics.median(taken), "ms", 1000)
+                yield Figure(f"{name}, p99", taken[int(len(taken) * 0.99)], "ms")
+                mb = each.worker.resident_mb()
+                yield Figure(f"connect: memory of a worker of two connectors{place}", mb, "MB")
         finally:
-            worker.close()
+            for each in lines.values():
+                each.worker.close()
 
 
 def _offset(worker: _Worker, name: str, field: str) -> int:
@@ -149,7 +176,7 @@ def _rate(position: Callable[[], int], end: int) -> float:
     return (end - first) / (time.monotonic() - began)
 
 
-def _throughput() -> Iterator[Figure]:
+def _throughput(engine: str, place: str) -> Iterator[Figure]:
     with _broker() as (folder, bootstrap, port):
         count = MEGABYTES * 1_000_000 // LINE_BYTES
         filling = "x" * (LINE_BYTES - len('{"n": 1234567, "text": ""}\n'))
@@ -157,11 +184,11 @@ def _throughput() -> Iterator[Figure]:
             for n in range(1_000_000, 1_000_000 + count):
                 file.write(f'{{"n": {n}, "text": "{filling}"}}\n')
         size = (folder / "in.txt").stat().st_size
-        worker = _Worker(folder, bootstrap, port, _source(folder, "bulk"))
+        worker = _Worker(folder, bootstrap, port, engine, _source(folder, "bulk"))
         try:
             rate = _rate(lambda: _offset(worker, "source", "position"), size)
-            yield Figure("connect: file to topic", rate / 1e6, "MB/s")
-            yield Figure("connect: memory, file to topic", worker.resident_mb(), "MB")
+            yield Figure(f"connect: file to topic{place}", rate / 1e6, "MB/s")
+            yield Figure(f"connect: memory, file to topic{place}", worker.resident_mb(), "MB")
         finally:
             worker.close()
         json_values = {"topics": "bulk", "value.converter": "JsonConverter",
@@ -171,8 +198,12 @@ def _throughput() -> Iterator[Figure]:
         table = {"name": "table", "connector.class": "SparkSink", "format": "parquet",
                  "path": str(folder / "table"),
                  "consumer.override.max.poll.records": "100000"}  # fmt: skip
-        for title, sink in (("ParquetSink", lake), ("SparkSink on local[2]", table)):
-            worker = _Worker(folder, bootstrap, _free_port(), sink | json_values)
+        sinks = [(f"ParquetSink{place}", lake)]
+        if engine == "threads":
+            # SparkSink runs in the worker with either engine.
+            sinks.append(("SparkSink on local[2]", table))
+        for title, sink in sinks:
+            worker = _Worker(folder, bootstrap, _free_port(), engine, sink | json_values)
             try:
                 rate = _rate(lambda: _offset(worker, sink["name"], "kafka_offset"), count)  # noqa: B023
                 mb_s = rate * LINE_BYTES / 1e6
@@ -182,7 +213,7 @@ def _throughput() -> Iterator[Figure]:
                 worker.close()
 
 
-def _ten_connectors() -> Iterator[Figure]:
+def _ten_connectors(engine: str, place: str) -> Iterator[Figure]:
     """Measure a worker with ten connectors: five pipelines from file to file."""
     with _broker() as (folder, bootstrap, port):
         connectors = []
@@ -195,13 +226,13 @@ def _ten_connectors() -> Iterator[Figure]:
                 {"name": f"sink-{n}", "connector.class": "FileStreamSink",
                  "topics": f"lines-{n}", "file": str(target)},
             ]  # fmt: skip
-        worker = _Worker(folder, bootstrap, port, *connectors)
+        worker = _Worker(folder, bootstrap, port, engine, *connectors)
         try:
             for n in range(5):
                 target = folder / f"out{n}.txt"
                 _wait(lambda target=target: target.exists() and target.stat().st_size, "a line")
             yield Figure(
-                "connect: memory of a worker of ten connectors", worker.resident_mb(), "MB"
+                f"connect: memory of a worker of ten connectors{place}", worker.resident_mb(), "MB"
             )
         finally:
             worker.close()
@@ -209,5 +240,6 @@ def _ten_connectors() -> Iterator[Figure]:
 
 def run() -> Iterator[Figure]:
     yield from _latency()
-    yield from _ten_connectors()
-    yield from _throughput()
+    for measure in (_ten_connectors, _throughput):
+        for engine, place in ENGINES.items():
+            yield from measure(engine, place)

@@ -40,7 +40,7 @@ class WorkerProcess:
         self.file.write_text(
             f"{text}\nstate.dir={folder / 'state'}\nsession.timeout.ms=6000\n"
             "heartbeat.interval.ms=500\nscheduled.rebalance.max.delay.ms=1000\n"
-            "offset.storage.partitions=3\nstatus.storage.partitions=1\n"
+            "offset.storage.partitions=3\nstatus.storage.partitions=1\ntask.engine=threads\n"
         )
         self._folder = folder
         self._log = open(folder / f"{name}.log", "ab")  # noqa: SIM115

@@ -1,8 +1,8 @@
 """Kafka Connect's REST contract as one table: every endpoint and every error, over plain HTTP.
 
-The rows are a script. They run in order on one worker, once standalone and once in a group, and the
-test reports every row that does not hold. See `matches` for how a row describes the expected
-body."""
+The rows are a script. They run in order on one worker, standalone and in a group, with tasks in
+threads and on Spark, and the test reports every row that does not hold. See `matches` for how a row
+describes the expected body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.connect.workers import free_port, send, worker_properties
+from tests.connect.workers import WorkerProcess, free_port, send, worker_properties
 
 from ottla.connect.distributed.herder import DistributedHerder
 from ottla.connect.herder import Herder
@@ -300,12 +300,27 @@ def ask(port: int, method: str, path: str, body: Any) -> tuple[int, Any]:
     return response.status, json.loads(text) if text else None
 
 
-@pytest.fixture(params=["standalone", "distributed"])
+@pytest.fixture(params=["standalone", "distributed", "standalone on Spark", "distributed on Spark"])
 def port(request: pytest.FixtureRequest, broker: BrokerThread, tmp_path: Path) -> Iterator[int]:
+    kind, _, engine = request.param.partition(" on ")
+    start = port_on_spark if engine else port_with_threads
+    yield from start(kind, broker, tmp_path)
+
+
+def port_on_spark(kind: str, broker: BrokerThread, folder: Path) -> Iterator[int]:
+    pytest.importorskip("pyspark")
+    properties = {"task.engine": "spark", "spark.master": "local[2]"}
+    worker = WorkerProcess(kind, folder, broker.bootstrap, properties)
+    worker.start()
+    yield worker.port
+    worker.kill()
+
+
+def port_with_threads(kind: str, broker: BrokerThread, tmp_path: Path) -> Iterator[int]:
     given = worker_properties(broker.bootstrap, tmp_path)
     given["listeners"] = f"http://127.0.0.1:{free_port()}"
     herder: Herder
-    if request.param == "standalone":
+    if kind == "standalone":
         herder = StandaloneHerder(WorkerConfig.of(given))
     else:
         storage = {f"{kind}.storage.topic": f"{kind}-{tmp_path.name}"

@@ -49,12 +49,19 @@ def _text(value: object) -> str:
 
 
 def run_standalone(
-    worker_file: str, connector_files: Iterable[str], log_level: str, *, daemon: bool = False
+    worker_file: str,
+    connector_files: Iterable[str],
+    log_level: str,
+    *,
+    master: str | None = None,
+    daemon: bool = False,
 ) -> int:
+    from ottla.connect.plugins import import_plugins_from
     from ottla.connect.standalone import StandaloneHerder
     from ottla.connect.worker_config import WorkerConfig
 
-    config = WorkerConfig.of(load_properties(worker_file))
+    config = WorkerConfig.of(_worker_properties(worker_file, master))
+    import_plugins_from(config.settings["plugin.path"])
     connectors = _load_connectors(list(connector_files), config)
 
     def begin(herder: StandaloneHerder) -> None:
@@ -66,13 +73,20 @@ def run_standalone(
     return _run(StandaloneHerder(config), begin)
 
 
-def run_distributed(worker_file: str, log_level: str, *, daemon: bool = False) -> int:
+def run_distributed(
+    worker_file: str, log_level: str, *, master: str | None = None, daemon: bool = False
+) -> int:
     from ottla.connect.distributed.herder import DistributedHerder
     from ottla.connect.worker_config import DISTRIBUTED, WorkerConfig
 
-    config = WorkerConfig.of(load_properties(worker_file), DISTRIBUTED)
+    config = WorkerConfig.of(_worker_properties(worker_file, master), DISTRIBUTED)
     _prepare(log_level, daemon=daemon)
     return _run(DistributedHerder(config), lambda herder: None)
+
+
+def _worker_properties(worker_file: str, master: str | None) -> dict[str, str]:
+    properties = load_properties(worker_file)
+    return properties if master is None else {**properties, "spark.master": master}
 
 
 def _load_connectors(files: list[str], config: WorkerConfig) -> list[dict[str, str]]:

@@ -17,8 +17,11 @@ over a task whose worker only seems to be dead: `is_takeover` is then set, and `
 than that of the previous owner. A task that can fence the previous owner from its target does so
 in `start`.
 
-**Threads.** A task runs in one thread of the worker's process. `ottla.connect.session` provides
-the worker's Spark session to tasks that need it.
+**Threads and processes.** A task runs in one thread: of the worker's process, or with
+`task.engine=spark` of a process of its own on an executor of Spark. The executor constructs the
+connector again from its properties, and `settings` are pickled. `ottla.connect.session` provides
+the worker's Spark session to tasks of connectors that set `uses_spark_session`; those always run in
+the worker.
 
 **Errors.** A sink task passes a record that the target rejects to `report(record, error)`, in `put`
 or in `end`. With `errors.tolerance=all` the record goes to the dead letter queue, if there is one,
@@ -269,6 +272,8 @@ class Connector:
     """Delivery guarantee that the connector provides."""
     converters: ClassVar[Mapping[str, str]] = {}
     """Converters that take precedence over the worker's, by property."""
+    uses_spark_session: bool = False
+    """Whether tasks call `spark_session`. With `task.engine=spark`, they then run in the worker."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

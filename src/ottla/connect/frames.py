@@ -89,6 +89,7 @@ class FrameSource(SourceConnector):
     """
 
     definition = FRAME
+    uses_spark_session = True
 
     @abstractmethod
     def frame(self, spark: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 ROOT = "root"
@@ -19,6 +20,8 @@ LEVELS = tuple(_LEVELS)
 
 _lock = threading.Lock()
 _modified_ms: dict[str, int] = {}
+Listener = Callable[[str, str], None]
+_listeners: list[Listener] = []
 
 
 def is_known(name: str) -> bool:
@@ -47,7 +50,22 @@ def set_level(name: str, level: str) -> list[str]:
         for each in below:
             if logging.getLogger(each).level != logging.NOTSET:
                 _set(each, number)
+        listeners = list(_listeners)
+    for listener in listeners:
+        listener(name, level)
     return sorted({name, *below})
+
+
+def add_listener(listener: Listener) -> None:
+    """Call the function with the arguments of each `set_level`, after it took effect."""
+    with _lock:
+        _listeners.append(listener)
+
+
+def remove_listener(listener: Listener) -> None:
+    with _lock:
+        if listener in _listeners:
+            _listeners.remove(listener)
 
 
 def _set(name: str, number: int) -> None:

@@ -13,7 +13,10 @@ A plugin whose packages are not installed is known by name, but not listed with 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import logging
+import os
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, util
@@ -25,6 +28,8 @@ from ottla.connect.api import Connector, SourceConnector
 from ottla.connect.converters import Converter
 from ottla.connect.transforms.contract import Predicate, Transform
 from ottla.connect.transforms.function import transform_of
+
+logger = logging.getLogger(__name__)
 
 ENTRY_POINTS = "ottla.connectors"
 JAVA_PACKAGES = (
@@ -229,6 +234,17 @@ def short_name(kind: str, name: str) -> str:
 
 def _own(table: Mapping[str, str]) -> dict[str, str]:
     return {name: _OURS + place for name, place in table.items()}
+
+
+def import_plugins_from(entries: Iterable[str]) -> None:
+    """Add the entries of `plugin.path` to the import path of this process."""
+    for entry in entries:
+        path = os.path.abspath(entry)
+        if not os.path.exists(path):
+            logger.warning("%s in plugin.path does not exist", entry)
+        elif path not in sys.path:
+            sys.path.append(path)
+            _connectors.cache_clear()
 
 
 @cache

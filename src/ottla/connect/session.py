@@ -22,6 +22,13 @@ SETTINGS = {
 _lock = threading.Lock()
 _given: dict[str, str] = {}
 _session: Any = None
+_is_shared = False
+"""Whether the program that started the worker provided the session, and stops it."""
+_is_forbidden = False
+NOT_IN_TASKS = (
+    "The Spark session exists only in the worker, and this task runs in a process of its own. Set "
+    "uses_spark_session = True in the class of the connector, and its tasks run in the worker."
+)
 
 
 def configure(settings: Mapping[str, str]) -> None:
@@ -38,9 +45,12 @@ def spark_session() -> Any:
         A `pyspark.sql.SparkSession` with the `spark.*` properties of the worker.
 
     Raises:
-        UserError: PySpark is not installed, or Spark does not start.
+        UserError: PySpark is not installed, Spark does not start, or the calling task runs in a
+            process of its own (`Connector.uses_spark_session`).
     """
     global _session
+    if _is_forbidden:
+        raise UserError(NOT_IN_TASKS)
     with _lock:
         if _session is None:
             from ottla.spark import session
@@ -57,6 +67,34 @@ def spark_session() -> Any:
             # Errors appear in the task's status and in the worker's own log.
             _session.sparkContext.setLogLevel("OFF")
         return _session
+
+
+def share(spark: Any) -> None:
+    """Use an existing session instead of creating one. `stop` does not stop it."""
+    global _session, _is_shared
+    with _lock:
+        _session, _is_shared = spark, True
+
+
+def forbid_in_task() -> None:
+    """Make `spark_session` fail in this process, which is that of a task on an executor."""
+    global _is_forbidden
+    _is_forbidden = True
+
+
+def discard() -> None:
+    """Forget a session whose JVM has exited, so that the next call creates a new one."""
+    global _session, _is_shared
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    with _lock:
+        _session, _is_shared = None, False
+        # PySpark keeps its connection to the JVM in these attributes, even if the JVM has exited.
+        with SparkContext._lock:
+            SparkContext._active_spark_context = None
+            SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def not_started(text: str, properties: Mapping[str, str]) -> str:
@@ -76,6 +114,6 @@ def not_started(text: str, properties: Mapping[str, str]) -> str:
 def stop() -> None:
     global _session
     with _lock:
-        if _session is not None:
+        if _session is not None and not _is_shared:
             _session.stop()
             _session = None

@@ -66,6 +66,7 @@ class StandaloneHerder(Herder):
         for notice in self.config.notices():
             logger.warning("%s", notice)
         self.store.open()
+        self.worker.start()
         self.is_ready = True
 
     def run(self) -> None:

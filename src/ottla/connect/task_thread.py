@@ -18,6 +18,7 @@ from ottla.connect.api import RetriableError
 from ottla.connect.retrying import restart_delay_ms
 from ottla.connect.spark_errors import reason_of
 from ottla.connect.states import State, TaskId
+from ottla.connect.stop_signal import StopSignal
 from ottla.connect.worker_config import WorkerConfig
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ MAY_START_EVERY_S = 0.1
 class TaskRun(Protocol):
     """One attempt at a task's work."""
 
-    def run(self, stopping: threading.Event, started: Callable[[], None]) -> None:
+    def run(self, stopping: StopSignal, started: Callable[[], None]) -> None:
         """Run the task. Calls `started` as soon as it is ready to process records."""
 
 
@@ -60,7 +61,7 @@ class TaskThread:
         self._make_run = make_run
         self._may_start = may_start
         self._on_state = on_state
-        self._stopping = threading.Event()
+        self._stopping = StopSignal()
         self._restart = threading.Event()
         """Set to restart immediately instead of after the delay."""
         self._failures = 0
@@ -141,6 +142,11 @@ class TaskThread:
         """Report an error that is being retried, from the task's own thread; None clears it."""
         if reason is not None or self.state is State.RUNNING:
             self._enter(self.state, reason)
+
+    def report_waiting(self, reason: str) -> None:
+        """Report that the task runs nowhere at the moment, from the engine's threads."""
+        if not self._stopping.is_set():
+            self._enter(State.UNASSIGNED, reason)
 
     def _enter(self, state: State, trace: str | None = None) -> None:
         changed = (self.state, self.trace) != (state, trace)

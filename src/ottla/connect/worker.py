@@ -15,12 +15,12 @@ from ottla.connect import session
 from ottla.connect.api import SinkConnector, SourceConnector
 from ottla.connect.config import ConnectorConfig
 from ottla.connect.definition import Settings
-from ottla.connect.sink_task import SinkRun
-from ottla.connect.source_task import SourceRun
+from ottla.connect.engine import RunReports, TaskEngine, ThreadEngine
+from ottla.connect.plugins import import_plugins_from
 from ottla.connect.states import State, TaskId
 from ottla.connect.task_context import TaskContext
 from ottla.connect.task_thread import TaskThread
-from ottla.connect.worker_config import WorkerConfig
+from ottla.connect.worker_config import SPARK_ENGINE, WorkerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -36,14 +36,33 @@ def task_settings(config: ConnectorConfig) -> list[Settings]:
     return [connector.settings] * (limit if connector.shares_partitions else 1)
 
 
+def make_engine(config: WorkerConfig) -> TaskEngine:
+    """Return the engine that `task.engine` selects.
+
+    Raises:
+        UserError: The engine needs a package that is not installed.
+    """
+    if config.engine != SPARK_ENGINE:
+        return ThreadEngine()
+    from ottla.connect.spark_engine.engine import SparkEngine
+
+    return SparkEngine(config)
+
+
 @dataclass
 class Worker:
     config: WorkerConfig
 
     def __post_init__(self) -> None:
-        session.configure(self.config.spark)
+        import_plugins_from(self.config.settings["plugin.path"])
+        session.configure(self.config.session_settings)
+        self._engine = make_engine(self.config)
         self._lock = threading.Lock()
         self._threads: dict[TaskId, TaskThread] = {}
+
+    def start(self) -> None:
+        """Prepare the engine, so that the first task starts sooner."""
+        self._engine.start()
 
     def start_task(
         self,
@@ -52,13 +71,15 @@ class Worker:
         may_start: Callable[[], bool] = lambda: True,
         on_state: Callable[[TaskId, State, str | None], None] = lambda *_: None,
     ) -> None:
-        """Run a task in a thread of its own, after stopping a previous instance."""
+        """Run a task, after stopping a previous instance. A thread of its own supervises it."""
         self.stop_tasks([context.id])
-        make_run = SourceRun if context.config.is_source else SinkRun
         thread = TaskThread(
             context.id,
             self.config,
-            lambda: make_run(replace(context, on_retry=thread.report_retry)),
+            lambda: self._engine.make_run(
+                replace(context, on_retry=thread.report_retry),
+                RunReports(may_start, thread.report_waiting),
+            ),
             may_start=may_start,
             on_state=on_state,
         )
@@ -87,4 +108,5 @@ class Worker:
 
     def close(self) -> None:
         self.stop_tasks(self.running())
+        self._engine.close()
         session.stop()

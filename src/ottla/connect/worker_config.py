@@ -15,14 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.base.config.definition import ConfigType
-from ottla.base.config.validator import AtLeast, NonEmpty
+from ottla.base.config.validator import AtLeast, Between, NonEmpty, one_of
 from ottla.base.errors import UserError
 from ottla.client.config import CommonConfig, table_of
 from ottla.connect.definition import Definition, key, with_prefix
+from ottla.connect.spark_engine.settings import session_settings as for_tasks
 from ottla.connect.topic_creation import ENABLE
 
 STRING, INT, LIST, LONG = ConfigType.STRING, ConfigType.INT, ConfigType.LIST, ConfigType.LONG
 SHORT = ConfigType.SHORT
+
+THREAD_ENGINE, SPARK_ENGINE = "threads", "spark"
 
 COMMON = Definition(
     [
@@ -42,6 +45,17 @@ COMMON = Definition(
             AtLeast(0)),
         key("task.shutdown.graceful.timeout.ms", LONG, 5_000,
             "Maximum time for a task to stop, in milliseconds.", AtLeast(0)),
+        key("task.engine", STRING, None,
+            "Engine of the tasks: threads of the worker (threads), or long-lived tasks of a Spark "
+            "application (spark). The default of distributed workers is spark; that of standalone "
+            "workers is threads, or spark if spark.master is set.",
+            one_of(THREAD_ENGINE, SPARK_ENGINE)),
+        key("task.control.port", INT, 0,
+            "Port of the driver that tasks on Spark connect to; 0 for any free port.",
+            Between(0, 65535)),
+        key("plugin.path", LIST, [],
+            "Directories, zip files and wheels with Python packages of connectors. They are sent "
+            "to the executors of task.engine=spark."),
         key("task.restart.backoff.ms", INT, 1_000,
             "Time before a failed task is restarted, in milliseconds; it doubles with each "
             "failure.", AtLeast(0)),
@@ -103,7 +117,6 @@ DISTRIBUTED = COMMON + Definition(
 PREFIXES = ("key.converter.", "value.converter.", "header.converter.", "producer.", "consumer.",
             "admin.", "spark.")  # fmt: skip
 NOT_HONOURED = {
-    "plugin.path": "connectors are Python packages, found by their entry points",
     "plugin.discovery": "connectors are Python packages, found by their entry points",
     "offset.flush.timeout.ms": "offsets are written with the records",
     "exactly.once.source.support": "sources are always exactly-once",
@@ -179,3 +192,17 @@ class WorkerConfig:
     @property
     def spark(self) -> dict[str, str]:
         return {name: value for name, value in self.given.items() if name.startswith("spark.")}
+
+    @property
+    def session_settings(self) -> dict[str, str]:
+        """Settings of the worker's Spark session, which depend on the engine of the tasks."""
+        return for_tasks(self.spark) if self.engine == SPARK_ENGINE else self.spark
+
+    @property
+    def engine(self) -> str:
+        """Engine of the tasks: THREAD_ENGINE or SPARK_ENGINE."""
+        given = self.settings["task.engine"]
+        if given is not None:
+            return str(given)
+        is_spark = self.definition is DISTRIBUTED or "spark.master" in self.given
+        return SPARK_ENGINE if is_spark else THREAD_ENGINE

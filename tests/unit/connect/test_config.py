@@ -183,10 +183,10 @@ def test_a_workers_clients_share_what_every_client_knows() -> None:
 
 
 def test_a_workers_unknown_properties_are_reported() -> None:
-    made = WorkerConfig.of({**WORKER, "offset.flush.intervall.ms": "1", "plugin.path": "/x"})
+    made = WorkerConfig.of({**WORKER, "offset.flush.intervall.ms": "1", "plugin.discovery": "x"})
     first, second = made.notices()
     assert "did you mean offset.flush.interval.ms?" in first
-    assert "plugin.path has no effect" in second
+    assert "plugin.discovery has no effect" in second
 
 
 def test_a_connector_without_its_package_is_reported_and_not_listed(

@@ -7,5 +7,6 @@ narrative     the steps of the demo
 pipeline      the processes and files
 verification  the counts that verify the result
 screen        the terminal output
-application   the Streams application, which runs in a process of its own
+application   the Streams application
+spark_program the process that runs the application and the connectors, on one Spark
 failover      the kill of a partition leader"""

@@ -40,8 +40,8 @@ SUPERVISE_EVERY_S = 0.2
 def demo(brokers: int, lines: int, keep: bool) -> int:
     """Run an end-to-end pipeline on this machine.
 
-    A file source connector reads lines that are added to a file, a Streams application on Spark
-    counts their words, and file sink connectors write the counts. The demo then verifies that no
+    A file source connector reads lines that are added to a file, a Streams application counts their
+    words, and file sink connectors write the counts, all on Spark. The demo then verifies that no
     record was lost or duplicated. All data is in a temporary directory, which is removed at the
     end.
     """

@@ -31,7 +31,7 @@ from ottla.cli.demo.verification import (
 PICTURE = """\
 lines.txt ─► topic lines ─► Streams on Spark ─┬► word-counts ──► counts.txt
      file source                              └► word-windows ─► windows.txt
-                                                      file sinks"""
+      on Spark                                        file sinks on Spark"""
 STAGES = ("lines.txt", "topic lines", "counted", "counts.txt")
 FIRST_LINES = 10
 LINES_PER_S = 20
@@ -100,9 +100,8 @@ class Narrative:
         )
         self._write(FIRST_LINES)
         screen.done(f"wrote {FIRST_LINES} lines to {pipeline.lines}")
-        pipeline.start_connect()
-        pipeline.start_streams()
-        screen.done("started connect-standalone with 3 connectors, and a Streams application")
+        pipeline.start_spark()
+        screen.done("started Spark, with 3 connectors of Connect and a Streams application")
 
     def _write(self, count: int) -> None:
         lines = list(itertools.islice(self._source, count))

@@ -1,8 +1,9 @@
 """Processes and files of the demo, all in one directory.
 
 <folder>/broker/…, broker.log     a single broker; or cluster/ with ZooKeeper and broker-<id>/
-<folder>/connect/*.properties     the worker and its three connectors; connect.log
-<folder>/streams/                 the application's state; streams.log
+<folder>/connect/*.properties     the worker and its three connectors
+<folder>/streams/                 the application's state
+<folder>/spark.log                output of the worker and the application, one Spark application
 <folder>/lines.txt                read by the source connector
 <folder>/counts.txt, windows.txt  written by the sink connectors"""
 
@@ -38,6 +39,7 @@ key.converter=org.apache.kafka.connect.storage.StringConverter
 value.converter=org.apache.kafka.connect.storage.StringConverter
 offset.storage.file.filename={folder}/connect/offsets.json
 offset.flush.interval.ms=2000
+task.engine=spark
 listeners=http://{host}:{rest_port}
 """
 _SOURCE = """\
@@ -202,7 +204,14 @@ class Pipeline:
                 *(NewTopic(name, PARTITIONS, self.replicas) for name in (LINES, COUNTS, WINDOWS))
             )
 
-    def start_connect(self) -> None:
+    def start_spark(self) -> None:
+        """Start the Connect worker and the Streams application."""
+        command = [sys.executable, "-m", "ottla.cli.demo.spark_program", self.bootstrap]
+        command += [str(self.folder / "streams"), *map(str, self._write_connect_files())]
+        self._children.append(Child("The Spark application", command, self.folder / "spark.log"))
+
+    def _write_connect_files(self) -> list[Path]:
+        """Write the properties of the worker and its connectors, and return the files."""
         settings = self.folder / "connect"
         settings.mkdir()
         rest_port = self.rest.rpartition(":")[2]
@@ -219,13 +228,7 @@ class Pipeline:
         files = [settings / f"{name}.properties" for name in texts]
         for file, text in zip(files, texts.values(), strict=True):
             file.write_text(text)
-        command = [sys.executable, "-m", "ottla", "connect", "standalone", *map(str, files)]
-        self._children.append(Child("The Connect worker", command, self.folder / "connect.log"))
-
-    def start_streams(self) -> None:
-        command = [sys.executable, "-m", "ottla.cli.demo.application", self.bootstrap]
-        command.append(str(self.folder / "streams"))
-        self._children.append(Child("The application", command, self.folder / "streams.log"))
+        return files
 
     def check(self) -> None:
         """Check that all processes are running.

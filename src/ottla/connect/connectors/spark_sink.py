@@ -60,6 +60,7 @@ _REMOTE = re.compile(r"[a-z][a-z0-9+.-]+:")
 
 
 class SparkSink(SinkConnector):
+    uses_spark_session = True
     definition = Definition(
         [
             key("name", _STRING, "", "Name of the connector."),
@@ -242,6 +243,7 @@ class TableTask(BufferingTask):
 
 
 class SparkFunctionSink(SinkConnector):
+    uses_spark_session = True
     definition = Definition(
         [
             key(

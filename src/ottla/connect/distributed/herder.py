@@ -99,6 +99,7 @@ class DistributedHerder(ConnectorChanges, WorkerRebalanceListener):
         """Start the worker; raise UserError if it cannot join the group or read its topics."""
         for notice in self.config.notices():
             logger.warning("%s", notice)
+        self.worker.start()
         try:
             self.offset_storage.create_topic(self.client)
             self._config_log.start()

@@ -106,6 +106,8 @@ class JdbcSource(SourceConnector):
             raise ValueError("query must not end with a semicolon")
 
         self._check_parts(settings)
+        # Parallel loads are Spark jobs, which only the worker can submit.
+        self.uses_spark_session = settings["num.partitions"] > 1
 
     def _check_parts(self, settings: Settings) -> None:
         if settings["num.partitions"] == 1:
