@@ -41,7 +41,7 @@ from ottla.spark.exactly_once import PreparedBatch, sink_client
 from ottla.spark.fingerprint import Fingerprint
 from ottla.spark.frozen_modules import freeze_modules
 from ottla.spark.options import SinkOptions, sink_options
-from ottla.spark.record_writer import RecordWriter
+from ottla.spark.record_writer import RecordWriter, take_writer
 from ottla.spark.transactions import EndResult, init_producer
 
 logger = logging.getLogger(__name__)
@@ -198,15 +198,17 @@ class RowsToRecords:
 
 
 def write_at_least_once(options: SinkOptions, names: list[str], iterator: Iterator[Any]) -> None:
-    writer = RecordWriter(sink_client(options), options.config())
+    writer = take_writer(sink_client(options), options.config())
     rows = RowsToRecords(options, names, writer)
     try:
         for batch in iterator:
             if batch.num_rows:
                 rows.write(batch)
         writer.finish()
-    finally:
+    except BaseException:
         writer.stop()
+        raise
+    writer.keep()
 
 
 def write_staged(

@@ -9,7 +9,8 @@
 | Unix sockets between the JVM and Python | 1.2 times the rows |
 | checkpoints as plain files, without checksum files | a third less latency; local disks only |
 | Hadoop's raw class for local files | runs chmod once per file; the default runs it twice |
-| Java starts programs by vfork | halves the time of chmod for every checkpoint file |
+| Java starts programs by vfork | halves the time of chmod for other files |
+| checkpoint files created by `checkpoint_files` | no chmod: 9 ms less for each micro-batch |
 | filter pushdown | conditions on partition and offset reduce what is fetched |
 | RocksDB with a changelog for state | commits take a quarter of the time |
 
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import UserError
 from ottla.base.installation import install_extra
 from ottla.base.java import java_feature_version, java_home
+from ottla.spark import checkpoint_files
 from ottla.spark.java_runtime import home_for_spark
 from ottla.spark.options import without_double_underscores
 
@@ -88,14 +90,21 @@ def session(master: str | None = None, *, app_name: str = "ottla", **settings: A
     builder = builder.master(master)
     defaults = dict(SETTINGS)
     if master.startswith("local"):
-        defaults |= {**LOCAL_SETTINGS, **_vfork_settings()}
+        defaults |= {**LOCAL_SETTINGS, **_vfork_settings(), **checkpoint_files.settings()}
         defaults["spark.sql.shuffle.partitions"] = str(_cores(master))
-    overrides = _overrides(settings)
-    for name, value in (defaults | overrides).items():
+    for name, value in with_overrides(defaults, _overrides(settings)).items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
     register(made)
     return made
+
+
+def with_overrides(defaults: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the defaults, overridden by the user's settings. Jars are added, not replaced."""
+    merged = {**defaults, **overrides}
+    if "spark.jars" in defaults and "spark.jars" in overrides:
+        merged["spark.jars"] = f"{defaults['spark.jars']},{overrides['spark.jars']}"
+    return merged
 
 
 def _overrides(keywords: Mapping[str, object]) -> dict[str, str]:
