@@ -12,6 +12,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.consumer.config import ConsumerConfig
 from ottla.spark.frozen_modules import freeze_modules
 from ottla.spark.options import SourceOptions
+from ottla.spark.plain_errors import plain_errors
 from ottla.spark.plan import OffsetRange
 from ottla.spark.range_reader import FetchedRecords, RangeReader, decoded
 from ottla.spark.schema import RowConverter
@@ -52,9 +53,11 @@ def read_range(
         start, end = offset_range.start, offset_range.end
         records = decoded(partition.fetched, tp, start, end, rows.columns)
     else:
-        records = _reader(options, offset_range, rows.columns)
-    for batch in records:
-        yield from rows.batches(batch)
+        with plain_errors():
+            records = _reader(options, offset_range, rows.columns)
+    with plain_errors():
+        for batch in records:
+            yield from rows.batches(batch)
 
 
 def _reader(options: SourceOptions, offset_range: OffsetRange, columns: list[str]) -> RangeReader:

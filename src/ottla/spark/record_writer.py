@@ -78,9 +78,17 @@ class RecordWriter:
         """Return the number of partitions of a topic, and the partitions that have a leader."""
         known = self._client.cluster.metadata.topics.get(topic)
         if known is None or not known.available:
-            known = self._client.run(
-                self._client.cluster.topic, topic, timeout_ms=self._config.max_block_ms
-            )
+            try:
+                known = self._client.run(
+                    self._client.cluster.topic, topic, timeout_ms=self._config.max_block_ms
+                )
+            except ClientError as error:
+                if error.code != ErrorCode.INVALID_TOPIC_EXCEPTION:
+                    raise
+                raise UserError(
+                    f"'{topic}' is not a valid name of a topic. Names consist of letters, digits, "
+                    "'.', '_' and '-'."
+                ) from None
         return known.partition_count, known.available
 
     def write(self, topic: str, columns: Any, partitions: Any) -> None:

@@ -46,6 +46,7 @@ from ottla.spark.offsets import (
     with_start_overrides,
 )
 from ottla.spark.options import SourceOptions
+from ottla.spark.plain_errors import plain_errors
 from ottla.spark.plan import (
     FIRST_OFFSET,
     OffsetRange,
@@ -86,6 +87,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ------------------------------------------------------------------------------- offsets
 
+    @plain_errors()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._initial is not None:
             return self._initial
@@ -102,6 +104,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial = to_json(start)
         return self._initial
 
+    @plain_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = from_json(start)
         reset = self._reset_offsets(begin)
@@ -131,6 +134,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @plain_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._partitions_at = float("-inf")
         self._available_now = self._latest_offsets()
@@ -158,6 +162,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -------------------------------------------------------------------------------- batches
 
+    @plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
@@ -190,6 +195,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_range(self._options, self._schema, partition)
 
+    @plain_errors()
     def commit(self, end: dict[str, Any]) -> None:
         self._commit_finished(end)
 
