@@ -1,7 +1,7 @@
 """Checkpoint files on a local disk, created without a child process (`LocalCheckpointFiles.java`).
 
 The class is in a jar of the package, which Spark loads when its JVM starts. Build the jar after a
-change of the source, with: python -m ottla.spark.checkpoint_files"""
+change of the source, with: python -m ottla.spark.checkpoint_files (which needs Java)"""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def compiled() -> bytes:
 
 def build() -> None:
     """Compile the source and write the jar."""
-    from ottla.spark.spark_session import session
+    from pyspark.sql import SparkSession
 
-    spark = session("local[1]")
+    spark = SparkSession.builder.master("local[1]").getOrCreate()
     try:
         with zipfile.ZipFile(JAR, "w") as jar:
             jar.writestr(zipfile.ZipInfo(ENTRY, _FIXED_TIME), compiled())
