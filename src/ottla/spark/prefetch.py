@@ -24,10 +24,9 @@ from ottla.client.errors import error_for
 from ottla.spark.offsets import Offsets
 from ottla.spark.plan import OffsetRange
 from ottla.spark.range_reader import FetchedRecords, next_offset
-from ottla.wire.api import Api
 
 if TYPE_CHECKING:
-    from ottla.wire.messages.fetch import FetchResponse, PartitionData
+    from ottla.wire.messages.fetch import PartitionData
 
 logger = logging.getLogger(__name__)
 
@@ -97,11 +96,10 @@ async def _fetch(
     cluster: Cluster, node: int, positions: Mapping[TopicPartition, int], limits: FetchLimits
 ) -> list[tuple[str, PartitionData]]:
     """Fetch from one leader; return the topic and the entry of each partition."""
-    body, max_version = request_for(positions, limits, cluster.metadata)
-    names = {topic["topic_id"]: topic["topic"] for topic in body["topics"]}
-    response: FetchResponse = await cluster.call(
-        Api.FETCH, body, node=node, max_version=max_version
-    )
+    request, max_version = request_for(positions, limits, cluster.metadata)
+    topics = cluster.metadata.topics
+    names = {topics[tp.topic].topic_id: tp.topic for tp in positions if tp.topic in topics}
+    response = await cluster.call(request, node=node, max_version=max_version)
     if response.error_code:
         raise error_for(response.error_code)
     return [
