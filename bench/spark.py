@@ -3,7 +3,8 @@
 Reading: a topic of 2 partitions into Spark's noop sink, with all columns of the source. Writing:
 rows made by Spark to a topic of 2 partitions, at least once. Latency: a record of a stream at 1,000
 records/s, from its timestamp in the source topic until a consumer of the target topic has it,
-at-least-once and exactly-once. The first round of each is a warm-up and does not count.
+at-least-once and exactly-once; and of lone records, of which each is sent when the one before has
+arrived. The first round of each is a warm-up and does not count.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.load import create_topic
 from bench.measure import Figure
@@ -24,6 +25,9 @@ from ottla.testing.broker import BrokerProcess
 ROWS = {100: 2_000_000, 1_000: 400_000}
 ROUNDS = 3
 LATENCY_S = 20
+LONE_RECORDS = 300
+LONE_PAUSE_S = 0.05
+"""Pause before each lone record, so that the query is idle when it arrives."""
 RATE = 1_000
 READ_BUDGET = {100: 1_200_000, 1_000: None}
 WRITE_BUDGET = {100: 600_000, 1_000: None}
@@ -73,11 +77,23 @@ def _latency(spark: Any, broker: BrokerProcess, delivery: str) -> Iterator[Figur
     source, target = f"in-{delivery}", f"out-{delivery}"
     create_topic(broker.bootstrap, source, 1)
     create_topic(broker.bootstrap, target, 1)
-    times = stream_times(spark, "ottla", broker.bootstrap, source, target, delivery=delivery)
-    cut = statistics.quantiles(times, n=100)
+    both = stream_times(
+        spark, "ottla", broker.bootstrap, source, target, lone=LONE_RECORDS, delivery=delivery
+    )
+    cut = statistics.quantiles(both.steady, n=100)
     budget = 120 if delivery == "at-least-once" else None
     yield Figure(f"spark latency p50, {delivery}", cut[49], "ms", budget)
     yield Figure(f"spark latency p99, {delivery}", cut[98], "ms")
+    cut = statistics.quantiles(both.lone, n=100)
+    yield Figure(f"spark latency of a lone record p50, {delivery}", cut[49], "ms")
+    yield Figure(f"spark latency of a lone record p99, {delivery}", cut[98], "ms")
+
+
+class StreamTimes(NamedTuple):
+    """Latencies of records through a stream, in milliseconds."""
+
+    steady: list[float]
+    lone: list[float]
 
 
 def stream_times(
@@ -87,9 +103,10 @@ def stream_times(
     source: str,
     target: str,
     seconds: float = LATENCY_S,
+    lone: int = LONE_RECORDS,
     **options: str,
-) -> list[float]:
-    """Return the latencies from topic to topic, through a query that changes nothing, in ms."""
+) -> StreamTimes:
+    """Return the latencies from topic to topic, through a query that changes nothing."""
     connection = {"kafka.bootstrap.servers": bootstrap}
     with tempfile.TemporaryDirectory() as home:
         query = (
@@ -102,7 +119,8 @@ def stream_times(
             .start()
         )
         try:
-            return _measured(bootstrap, source, target, round(seconds * RATE))
+            steady = _measured(bootstrap, source, target, round(seconds * RATE))
+            return StreamTimes(steady, _measured_lone(bootstrap, source, target, lone))
         except AssertionError:
             print(query.status, query.lastProgress, query.exception())
             raise
@@ -143,3 +161,26 @@ def _measured(bootstrap: str, source: str, target: str, total: int) -> list[floa
             found += [(now - float(r.value)) * 1000 for r in records if r.value != b"0"]
     feeder.join()
     return found[len(found) // 2 :]
+
+
+def _measured_lone(bootstrap: str, source: str, target: str, total: int) -> list[float]:
+    """Return the latencies of records that are sent one after the other, in milliseconds."""
+    from ottla import Consumer, Producer, TopicPartition
+
+    found: list[float] = []
+    with (
+        Consumer(bootstrap, isolation_level="read_committed", fetch_max_wait_ms=50) as consumer,
+        Producer(bootstrap, linger_ms=0) as producer,
+    ):
+        consumer.assign([TopicPartition(target, 0)])
+        consumer.seek_to_end()
+        consumer.position(TopicPartition(target, 0))
+        for number in range(total):
+            time.sleep(LONE_PAUSE_S)
+            expected = b"lone %d" % number
+            start = time.perf_counter()
+            producer.send(source, expected)
+            while not any(record.value == expected for record in consumer.poll(timeout_s=5)):
+                assert time.perf_counter() < start + 60, "the record did not arrive"
+            found.append((time.perf_counter() - start) * 1000)
+    return found

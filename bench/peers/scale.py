@@ -25,6 +25,7 @@ class Scale:
     """More than the largest poll returns."""
     table_records: int
     spark_rows: dict[int, int]
+    lone_records: int
 
 
 FULL = Scale(
@@ -43,6 +44,7 @@ FULL = Scale(
     consumed_records=500_000,
     table_records=2_000_000,
     spark_rows={100: 2_000_000, 1_000: 400_000},
+    lone_records=100,
 )
 QUICK = Scale(
     rounds=1,
@@ -60,4 +62,5 @@ QUICK = Scale(
     consumed_records=500_000,
     table_records=500_000,
     spark_rows={100: 200_000, 1_000: 50_000},
+    lone_records=30,
 )

@@ -2,8 +2,8 @@
 
 Both run in one session, on the same topics of Apache Kafka's broker. The figures are rows per
 second read from a topic into the noop sink and written to a topic, and the latency of a record
-through a query from topic to topic, at 1,000 records/s. Delivery is at least once, the only mode of
-Spark's own sink.
+through a query from topic to topic: at 1,000 records/s, and of lone records, each sent when the one
+before has arrived. Delivery is at least once, the only mode of Spark's own sink.
 """
 
 from __future__ import annotations
@@ -57,14 +57,16 @@ def _measure_latency(rows: Rows, spark: Any, bootstrap: str, scale: Scale, peer:
             topics.create(bootstrap, target, 1)
             options = {"delivery": "at-least-once"} if fmt == "ottla" else {}
             times = stream_times(
-                spark, fmt, bootstrap, source, target, 2 * scale.latency_s, **options
-            )
-            cut = statistics.quantiles(times, n=100)
-            for name, at in (("p50", 49), ("p99", 98)):
-                rows.add(
-                    f"a record through a stream, {name}", "ms", cut[at], is_ours=fmt == "ottla",
-                    higher_is_better=False, peer=peer,
-                )  # fmt: skip
+                spark, fmt, bootstrap, source, target, 2 * scale.latency_s, scale.lone_records,
+                **options,
+            )  # fmt: skip
+            for what, found in (("a record", times.steady), ("a lone record", times.lone)):
+                cut = statistics.quantiles(found, n=100)
+                for name, at in (("p50", 49), ("p99", 98)):
+                    rows.add(
+                        f"{what} through a stream, {name}", "ms", cut[at], is_ours=fmt == "ottla",
+                        higher_is_better=False, peer=peer,
+                    )  # fmt: skip
 
 
 def _measure(

@@ -14,7 +14,7 @@ from ottla.client.admin import ConfigResource, ResourceType
 from ottla.client.errors import ClientError, RecordTooLarge
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.transaction_coordinator import ProducerIdentity
-from ottla.spark.record_writer import RecordWriter, write_record
+from ottla.spark.record_writer import RecordWriter, take_writer, write_record
 from ottla.spark.shared_client import SharedClient
 from ottla.spark.transactions import EndResult, end_transaction, init_producer
 from ottla.wire.records.columnar.columns import RecordColumns
@@ -123,3 +123,39 @@ def test_a_producer_that_was_fenced_writes_nothing(topic: Topic, client: SharedC
         client.run(write_record, client.cluster, config(topic), old, tp, b"key", b"value")
     assert client.run(end_transaction, client.cluster, old, commit=True) is EndResult.LOST
     assert topic.values(committed=False) == []
+
+
+def test_the_next_task_of_a_process_writes_with_the_same_producer_id(
+    topic: Topic, client: SharedClient
+) -> None:
+    for _ in range(2):
+        writer = take_writer(client, config(topic))
+        write(writer, topic, [b"a", b"b"])
+        writer.finish()
+        writer.keep()
+    assert len(producers(topic)) == 1
+    failed = take_writer(client, config(topic))
+    failed.stop()
+    writer = take_writer(client, config(topic))
+    write(writer, topic, [b"c"])
+    writer.finish()
+    writer.stop()
+    assert len(producers(topic)) == 2
+    assert topic.values() == ["a", "a", "b", "b", "c"]
+
+
+def test_a_kept_writer_is_stopped_with_its_connections(topic: Topic) -> None:
+    client = SharedClient(config(topic))
+    writer = take_writer(client, config(topic))
+    write(writer, topic, [b"a"])
+    writer.finish()
+    writer.keep()
+    client.close()
+    assert not client.is_alive
+    assert client.take_kept() is None
+
+
+def producers(topic: Topic) -> set[int]:
+    tp = TopicPartition(topic.name, 0)
+    with Admin(topic.broker.bootstrap) as admin:
+        return {each.producer_id for each in admin.describe_producers(tp)[tp]}

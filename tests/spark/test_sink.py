@@ -182,3 +182,29 @@ def test_the_remedy_for_updates_writes_each_change(
     query = query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     assert query.awaitTermination(WAIT_S)
     assert target.values() == ["1", "2"]
+
+
+def test_progress_is_tracked_asynchronously_on_request(
+    reads: Reads, make_topic: Callable[..., Topic], checkpoint: str
+) -> None:
+    source, target = make_topic(1), make_topic(1)
+    options = {
+        "kafka.bootstrap.servers": target.broker.bootstrap,
+        "topic": target.name,
+        "checkpointLocation": checkpoint,
+        "delivery": "at-least-once",
+        "asyncProgressTrackingEnabled": "true",
+        "asyncProgressTrackingCheckpointIntervalMs": "0",
+        "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+    }
+    for value in ("a", "b"):
+        source.fill([value])
+        frame = reads.stream({"subscribe": source.name, "startingOffsets": "earliest"})
+        query = frame.select("value").writeStream.format("ottla").options(**options).start()
+        try:
+            query.processAllAvailable()
+            kind = query._jsq.streamingQuery().getClass().getSimpleName()  # type: ignore[attr-defined]
+        finally:
+            query.stop()
+        assert kind == "AsyncProgressTrackingMicroBatchExecution"
+    assert target.values() == ["a", "b"]

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from ottla.spark.options import SourceOptions
+from ottla.spark.plain_errors import plain_errors
 from ottla.spark.plan import ranges_between, split
 from ottla.spark.pushdown import Conditions
 from ottla.spark.range_partition import RangePartition, read_range
@@ -38,6 +39,7 @@ class TopicReader(DataSourceReader):
         self.conditions = Conditions()
         self.pushFilters = _PushFilters(self)  # type: ignore[method-assign]
 
+    @plain_errors()
     def partitions(self) -> Sequence[InputPartition]:
         # Imported here because executors, which only read, do without them.
         from ottla.spark.cluster_offsets import ClusterOffsets

@@ -16,6 +16,7 @@ from ottla.client.consumer.record import OffsetAndMetadata
 from ottla.client.errors import InvalidConfig, UnknownTopic
 from ottla.spark.offsets import AtTimestamps, Bound, Latest, Offsets, offset_lookup
 from ottla.spark.options import SourceOptions
+from ottla.spark.prefetch import Prefetched, prefetch
 from ottla.spark.shared_client import SharedClient, shared_client
 
 T = TypeVar("T")
@@ -116,6 +117,11 @@ class ClusterOffsets:
             )
         )
         return {tp: each.offset for tp, each in listed.items()}
+
+    def prefetch(self, positions: Mapping[TopicPartition, int]) -> Prefetched | None:
+        """Return the ends of partitions and the records up to them; see `prefetch`."""
+        client = self._client
+        return client.run(prefetch, client.cluster, positions, int(self._isolation))
 
     def _with_retries(self, request: Callable[[], T]) -> T:
         attempts_left = self._options.offset_retries

@@ -93,14 +93,21 @@ def prepare(options: SinkOptions) -> PreparedBatch:
 
 
 async def _prepare(cluster: Cluster, options: SinkOptions) -> PreparedBatch:
-    await _ensure_topic(cluster, options.commit_topic)
-    driver = await init_producer(cluster, _transactional_id(options), DECISION_TIMEOUT_MS)
     # Each batch waits for these requests, so they run concurrently.
-    decision, left_open = await asyncio.gather(
-        _last_decision(cluster, options), _open_tasks(cluster, options)
+    (driver, decision), left_open = await asyncio.gather(
+        _take_over(cluster, options), _open_tasks(cluster, options)
     )
     await _abort_open(cluster, options, await _without_decided(cluster, left_open, decision))
     return PreparedBatch(driver, decision)
+
+
+async def _take_over(
+    cluster: Cluster, options: SinkOptions
+) -> tuple[ProducerIdentity, Decision | None]:
+    """Fence every other driver of the query, and only then read its last decision."""
+    await _ensure_topic(cluster, options.commit_topic)
+    driver = await init_producer(cluster, _transactional_id(options), DECISION_TIMEOUT_MS)
+    return driver, await _last_decision(cluster, options)
 
 
 def _transactional_id(options: SinkOptions) -> str:

@@ -39,7 +39,15 @@ SOURCE_OPTIONS = (
     "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "group.id", "resumeFrom", "profile",
 )  # fmt: skip
-SINK_OPTIONS = ("topic", "includeHeaders", "delivery", "commitTopic", "profile")
+ASYNC_PROGRESS_OPTIONS = (
+    "asyncProgressTrackingEnabled",
+    "asyncProgressTrackingCheckpointIntervalMs",
+    "_asyncProgressTrackingOverrideSinkSupportCheck",
+)
+"""Options of Spark's asynchronous progress tracking. Spark passes them to the sink."""
+SINK_OPTIONS = (
+    "topic", "includeHeaders", "delivery", "commitTopic", "profile", *ASYNC_PROGRESS_OPTIONS
+)  # fmt: skip
 SPARK_OPTIONS = frozenset({"checkpointlocation", "path", "queryname"})
 """Options that Spark itself passes to every source or sink."""
 
@@ -174,6 +182,12 @@ def sink_options(raw_options: Mapping[str, str], *, is_streaming: bool) -> SinkO
     default = EXACTLY_ONCE if is_streaming else AT_LEAST_ONCE
     delivery = options.one_of("delivery", (EXACTLY_ONCE, AT_LEAST_ONCE), default)
     is_exactly_once = delivery == EXACTLY_ONCE
+    if is_exactly_once and options.boolean("asyncProgressTrackingEnabled", False):
+        raise InvalidConfig(
+            "asyncProgressTrackingEnabled needs delivery=at-least-once: after a failure, Spark "
+            "then repeats several batches in one, and exactly-once delivery can only recognize "
+            "the last batch when it is repeated unchanged."
+        )
     transactional_id = kafka.pop("transactional.id", None)
     if transactional_id is None:
         transactional_id = _transactional_id_for(options.values.get("checkpointlocation"))

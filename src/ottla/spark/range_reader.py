@@ -43,7 +43,34 @@ class FetchedRecords(NamedTuple):
     next_offset: int
 
 
+def decoded(
+    fetched: FetchedRecords, tp: TopicPartition, start: int, end: int, columns: list[str]
+) -> Iterator[Any]:
+    """Yield the records of a response between two offsets as Arrow record batches."""
+    from ottla.wire.records.columnar.decode import decode_fetch
+
+    try:
+        for part in decode_fetch(
+            fetched.records, columns, first_offset=start, end_offset=end, aborted=fetched.aborted
+        ):
+            if part.batch.num_rows:
+                yield part.batch
+    except BatchError as error:
+        raise error_for(error.code, str(error), topic=tp.topic, partition=tp.partition) from error
+
+
 class RangeReader:
+    """Iterable over the decoded record batches of a range.
+
+    Args:
+        client: Client whose connections are used.
+        config: Properties of the consumer.
+        offset_range: The partition, and the offsets to read.
+        columns: Columns to decode.
+        fail_on_data_loss: Whether to raise DataLoss if offsets no longer exist.
+        timeout_ms: Time without any data after which the read fails.
+    """
+
     def __init__(
         self,
         client: SharedClient,
@@ -66,8 +93,6 @@ class RangeReader:
 
     def __iter__(self) -> Iterator[Any]:
         """Yield decoded record batches."""
-        from ottla.wire.records.columnar.decode import decode_fetch
-
         next_fetch = self._client.start(self._fetch, self._position)
         while self._position < self._end:
             try:
@@ -78,20 +103,7 @@ class RangeReader:
                 continue
             if fetched.next_offset < self._end:
                 next_fetch = self._client.start(self._fetch, fetched.next_offset)
-            try:
-                for part in decode_fetch(
-                    fetched.records,
-                    self._columns,
-                    first_offset=self._position,
-                    end_offset=self._end,
-                    aborted=fetched.aborted,
-                ):
-                    if part.batch.num_rows:
-                        yield part.batch
-            except BatchError as error:
-                raise error_for(
-                    error.code, str(error), topic=self._tp.topic, partition=self._tp.partition
-                ) from error
+            yield from decoded(fetched, self._tp, self._position, self._end, self._columns)
             self._position = fetched.next_offset
 
     # ---------------------------------------------------------------------------- data loss
@@ -143,8 +155,8 @@ class RangeReader:
         )
         partition = await fetch_partition(cluster, tp, offset, limits)
         records = partition.records or b""
-        next_offset = _next_offset(records, offset)
-        if next_offset == offset:
+        end = next_offset(records, offset)
+        if end == offset:
             raise error_for(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
                 f"the fetch returned no batch at offset {offset}, before the end at {self._end}",
@@ -152,7 +164,7 @@ class RangeReader:
                 partition=tp.partition,
             )
         aborted = aborted_transactions(partition, config.isolation)
-        return FetchedRecords(records, aborted, next_offset)
+        return FetchedRecords(records, aborted, end)
 
 
 async def _log_bounds(cluster: Cluster, tp: TopicPartition) -> tuple[int, int]:
@@ -163,7 +175,7 @@ async def _log_bounds(cluster: Cluster, tp: TopicPartition) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _next_offset(records: Buffer, offset: int) -> int:
+def next_offset(records: Buffer, offset: int) -> int:
     """Return the offset after the last complete batch, from the headers alone."""
     end = offset
     try:

@@ -5,7 +5,11 @@ earlier ones in flight. It is the producer of `ottla.client`: sequences, retries
 same, so no failure shorter than `delivery.timeout.ms` duplicates, loses or reorders records.
 
 With the identity of a transaction, the records become visible when that transaction is committed,
-which another process does."""
+which another process does.
+
+Without one, the writer of a task that succeeded is kept for the next task of the process, with its
+producer ID: a stream would otherwise request one for every batch, and brokers would remember them
+all. A transaction needs a new epoch for every batch, see decision 0007."""
 
 from __future__ import annotations
 
@@ -30,6 +34,19 @@ from ottla.spark.shared_client import SharedClient
 WINDOW_BYTES = 4 * 1024 * 1024
 """Size of the encoded rows that are passed to the sender together. A window is encoded while the
 sender has the one before it in flight; waking it for each batch would cost more CPU."""
+
+
+def take_writer(client: SharedClient, config: ProducerConfig) -> RecordWriter:
+    """Return a writer without a transaction, with the producer ID of the task before if possible.
+
+    Call `keep` when all rows are acknowledged, or `stop`.
+
+    Args:
+        client: Client whose connections are used. It determines the configuration.
+        config: Properties of the producer.
+    """
+    kept = client.take_kept()
+    return kept if isinstance(kept, RecordWriter) else RecordWriter(client, config)
 
 
 class RecordWriter:
@@ -61,9 +78,17 @@ class RecordWriter:
         """Return the number of partitions of a topic, and the partitions that have a leader."""
         known = self._client.cluster.metadata.topics.get(topic)
         if known is None or not known.available:
-            known = self._client.run(
-                self._client.cluster.topic, topic, timeout_ms=self._config.max_block_ms
-            )
+            try:
+                known = self._client.run(
+                    self._client.cluster.topic, topic, timeout_ms=self._config.max_block_ms
+                )
+            except ClientError as error:
+                if error.code != ErrorCode.INVALID_TOPIC_EXCEPTION:
+                    raise
+                raise UserError(
+                    f"'{topic}' is not a valid name of a topic. Names consist of letters, digits, "
+                    "'.', '_' and '-'."
+                ) from None
         return known.partition_count, known.available
 
     def write(self, topic: str, columns: Any, partitions: Any) -> None:
@@ -140,6 +165,10 @@ class RecordWriter:
         self._send_held()
         self._client.run(self._engine.flush)
         self._raise_failure()
+
+    def keep(self) -> None:
+        """Keep the writer for the next task of this process, after `finish`."""
+        self._client.keep(self)
 
     def stop(self) -> None:
         """Stop sending; rows that are not acknowledged are dropped."""

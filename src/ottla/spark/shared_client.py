@@ -10,7 +10,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ottla.client.blocking import LoopThread
 from ottla.client.cluster import Cluster
@@ -23,11 +23,16 @@ MAX_CLIENTS = 8
 _clients: OrderedDict[tuple[object, ...], SharedClient] = OrderedDict()
 
 
+class Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+
 class SharedClient:
     """Cluster that runs on an event loop of its own."""
 
     def __init__(self, config: CommonConfig, *, auto_create: bool = False) -> None:
         self._thread = LoopThread("ottla-spark")
+        self._kept: Stoppable | None = None
         try:
             self.cluster = self.run(_open, config, auto_create)
         except BaseException:
@@ -51,8 +56,20 @@ class SharedClient:
     def is_alive(self) -> bool:
         return self._thread.is_alive
 
+    def keep(self, user: Stoppable) -> None:
+        """Keep a user of the connections for the next task; it is stopped when they are closed."""
+        self._kept = user
+
+    def take_kept(self) -> Stoppable | None:
+        """Return what the last task kept, and forget it."""
+        kept, self._kept = self._kept, None
+        return kept
+
     def close(self) -> None:
         if self._thread.is_alive:
+            kept = self.take_kept()
+            if kept is not None:
+                kept.stop()
             self.run(self.cluster.close)
             self._thread.close()
 

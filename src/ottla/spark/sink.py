@@ -41,7 +41,8 @@ from ottla.spark.exactly_once import PreparedBatch, sink_client
 from ottla.spark.fingerprint import Fingerprint
 from ottla.spark.frozen_modules import freeze_modules
 from ottla.spark.options import SinkOptions, sink_options
-from ottla.spark.record_writer import RecordWriter
+from ottla.spark.plain_errors import plain_errors
+from ottla.spark.record_writer import RecordWriter, take_writer
 from ottla.spark.transactions import EndResult, init_producer
 
 logger = logging.getLogger(__name__)
@@ -198,15 +199,17 @@ class RowsToRecords:
 
 
 def write_at_least_once(options: SinkOptions, names: list[str], iterator: Iterator[Any]) -> None:
-    writer = RecordWriter(sink_client(options), options.config())
+    writer = take_writer(sink_client(options), options.config())
     rows = RowsToRecords(options, names, writer)
     try:
         for batch in iterator:
             if batch.num_rows:
                 rows.write(batch)
         writer.finish()
-    finally:
+    except BaseException:
         writer.stop()
+        raise
+    writer.keep()
 
 
 def write_staged(
@@ -263,6 +266,7 @@ class TopicWriter(DataSourceArrowWriter):
         self._options = options
         self._names = names
 
+    @plain_errors()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         freeze_modules()
         task, attempt, _ = _task()
@@ -271,6 +275,7 @@ class TopicWriter(DataSourceArrowWriter):
             return TaskWritten(task)
         return TaskWritten(task, write_staged(self._options, self._names, iterator, task, attempt))
 
+    @plain_errors()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _staged(messages)
         if staged:
@@ -278,6 +283,7 @@ class TopicWriter(DataSourceArrowWriter):
             decision = Decision("", 0, tuple(staged))
             client.run(exactly_once.commit_all, client.cluster, decision, staged)
 
+    @plain_errors()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _staged(messages)
         if staged:
@@ -305,6 +311,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     # ------------------------------------------------------------------------------- executors
 
+    @plain_errors()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         freeze_modules()
         task, attempt, properties = _task()
@@ -363,6 +370,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     # ---------------------------------------------------------------------------------- driver
 
+    @plain_errors()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         results = [each for each in messages if isinstance(each, TaskWritten)]
         if not results or results[0].driver is None:
@@ -376,6 +384,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
                 exactly_once.finish_previous_query(self._options)
             exactly_once.commit(self._options, driver, Decision(query, batchId, tuple(staged)))
 
+    @plain_errors()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if not self._options.is_exactly_once:
             return

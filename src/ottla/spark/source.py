@@ -21,8 +21,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ottla.base.errors import KafkaError, UserError
 from ottla.client.errors import InvalidConfig
 from ottla.spark.options import source_options
+from ottla.spark.plain_errors import RejectedStreamReader, plain_errors
 from ottla.spark.schema import check_schema, source_schema
 
 FORMAT = "ottla"
@@ -52,10 +54,19 @@ class OttlaDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
+    @plain_errors()
     def schema(self) -> StructType:
+        # Spark asks for it in `load`, before it is known whether the query is a stream. A table of
+        # a catalog has no options.
+        if self.options:
+            try:
+                source_options(self.options, is_streaming=True)
+            except InvalidConfig:
+                source_options(self.options, is_streaming=False)
         text = str(self.options.get("includeHeaders", "false"))
         return source_schema(text.strip().lower() == "true")
 
+    @plain_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         from ottla.spark.batch_source import TopicReader
 
@@ -66,14 +77,20 @@ class OttlaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from ottla.spark.stream_source import TopicStreamReader
 
-        check_schema(schema)
-        return TopicStreamReader(source_options(self.options, is_streaming=True), schema)
+        try:
+            _require_options(self.options)
+            check_schema(schema)
+            return TopicStreamReader(source_options(self.options, is_streaming=True), schema)
+        except (KafkaError, UserError) as error:
+            return RejectedStreamReader(error)
 
+    @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from ottla.spark.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
+    @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from ottla.spark.sink import stream_writer
 

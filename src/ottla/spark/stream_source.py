@@ -2,8 +2,10 @@
 
     initialOffset   start of a new query; Spark asks repeatedly, and again after a crash in the
                     first batch, so the end offset of that batch also records where it starts
-    latestOffset    end of the next batch; `start` is the end of the last completed one
-    partitions      the tasks of a batch, the same ones if the batch is rerun
+    latestOffset    end of the next batch; `start` is the end of the last completed one. The
+                    request fetches the first records as well (`prefetch`)
+    partitions      the tasks of a batch, the same ones if the batch is rerun. Small batches contain
+                    their records; those of a single task are passed as rows (`planned_rows`)
     commit          a batch is completed
 
 With a group, completed offsets are committed to it, so that every Kafka tool shows the query's lag.
@@ -44,9 +46,20 @@ from ottla.spark.offsets import (
     with_start_overrides,
 )
 from ottla.spark.options import SourceOptions
-from ottla.spark.plan import TriggerThreshold, losses, ranges_between, rate_limited, split
+from ottla.spark.plain_errors import plain_errors
+from ottla.spark.plan import (
+    FIRST_OFFSET,
+    OffsetRange,
+    TriggerThreshold,
+    losses,
+    ranges_between,
+    rate_limited,
+    split,
+)
+from ottla.spark.planned_rows import pass_rows_with_plan
+from ottla.spark.prefetch import Prefetched
 from ottla.spark.range_partition import RangePartition, read_range
-from ottla.spark.range_reader import DataLoss
+from ottla.spark.range_reader import DataLoss, FetchedRecords
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +79,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._partitions_at = float("-inf")
         self._available_now: Offsets | None = None
         self._latest: Offsets | None = None
+        self._prefetched: Prefetched | None = None
         self._committed: dict[str, Any] | None = None
         self._initial: dict[str, Any] | None = None
         self._may_be_reset = options.resumes_from_group
@@ -73,6 +87,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ------------------------------------------------------------------------------- offsets
 
+    @plain_errors()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._initial is not None:
             return self._initial
@@ -89,12 +104,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial = to_json(start)
         return self._initial
 
+    @plain_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = from_json(start)
         reset = self._reset_offsets(begin)
         if not reset and not (self._options.resumes_from_reset and start == self._initial):
             self._commit_finished(start)
-        latest = self._latest_offsets()
+        latest = self._latest_offsets(begin | reset)
         end = latest
         if self._available_now is not None:
             end = {tp: min(offset, latest.get(tp, offset))
@@ -118,6 +134,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @plain_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._partitions_at = float("-inf")
         self._available_now = self._latest_offsets()
@@ -125,15 +142,27 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return None if self._latest is None else to_json(self._latest)
 
-    def _latest_offsets(self) -> Offsets:
+    def _latest_offsets(self, positions: Offsets | None = None) -> Offsets:
+        """Return the ends of the subscribed partitions.
+
+        Args:
+            positions: Where the next batch starts, to prefetch its records. None prefetches none.
+        """
         now = time.monotonic()
         if now - self._partitions_at > PARTITIONS_REFRESH_S:
             self._partitions = self._offsets.partitions()
             self._partitions_at = now
+        self._prefetched = None
+        if positions is not None:
+            wanted = {tp: positions.get(tp, FIRST_OFFSET) for tp in self._partitions}
+            self._prefetched = self._offsets.prefetch(wanted)
+        if self._prefetched is not None:
+            return self._prefetched.ends
         return self._offsets.offsets("latest", Latest(), self._partitions)
 
     # -------------------------------------------------------------------------------- batches
 
+    @plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
@@ -155,11 +184,18 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._options.min_partitions,
             self._options.max_records_per_partition,
         )
-        return [RangePartition(each) for each in ranges]
+        planned = [RangePartition(each, self._fetched(each)) for each in ranges]
+        if len(planned) == 1 and planned[0].fetched is not None:
+            pass_rows_with_plan(self, planned[0])
+        return planned
+
+    def _fetched(self, offset_range: OffsetRange) -> FetchedRecords | None:
+        return None if self._prefetched is None else self._prefetched.records_of(offset_range)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_range(self._options, self._schema, partition)
 
+    @plain_errors()
     def commit(self, end: dict[str, Any]) -> None:
         self._commit_finished(end)
 

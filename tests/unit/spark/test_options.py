@@ -165,3 +165,12 @@ def test_exactly_once_needs_a_name_and_acks() -> None:
         sink(is_streaming=True, checkpointLocation="/c", kafka__acks="1")
     with pytest.raises(InvalidConfig, match="cast them in the query"):
         sink(kafka__key__serializer="x")
+
+
+def test_asynchronous_progress_needs_at_least_once() -> None:
+    enabled = {"asyncProgressTrackingEnabled": "true", "checkpointLocation": "/c"}
+    with pytest.raises(InvalidConfig, match="repeats several batches in one"):
+        sink(is_streaming=True, **enabled)
+    disabled = enabled | {"asyncProgressTrackingEnabled": "false"}
+    assert sink(is_streaming=True, **disabled).is_exactly_once
+    assert not sink(is_streaming=True, delivery="at-least-once", **enabled).is_exactly_once
