@@ -25,6 +25,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.UUID;
 import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.BigIntVector;
@@ -37,9 +38,14 @@ import org.apache.spark.SparkFiles;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.util.TaskCompletionListener;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.ApplyFunctionExpression;
+import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -78,6 +84,7 @@ import org.apache.spark.sql.execution.streaming.runtime.RealTimeModeAllowlist;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -412,6 +419,16 @@ public class DefaultSource extends PythonDataSourceV2 {
     final String options;
     final StructType columns;
     final String key;
+
+    PythonProgram(String module, String python, Map environment, List includes) {
+      this.module = module;
+      this.python = python;
+      this.environment = new HashMap(environment);
+      this.includes = new ArrayList(includes);
+      this.options = "{}";
+      this.columns = new StructType();
+      this.key = module + " " + python + " " + this.environment;
+    }
 
     PythonProgram(String module, PythonDataSourceV2 source, CaseInsensitiveStringMap options, StructType columns,
         String run) {
@@ -964,6 +981,183 @@ public class DefaultSource extends PythonDataSourceV2 {
 
     public void close() {
       if (isFlushed && process.isUsable()) Pool.give(key, process);
+      else process.end();
+    }
+  }
+
+  // ------------------------------------------------------------------------------------------ Python functions
+
+  /**
+   * Return a column that calls a Python function for each row, without waiting for others. Spark's own columns of
+   * Python functions collect rows into batches, which in real-time mode end with the batch only.
+   */
+  public static Column functionColumn(String name, byte[] pickled, String inputs, String result, List columns,
+      String python, Map environment, List includes) {
+    PythonProgram program = new PythonProgram("ottla.spark.realtime.function_end", python, environment, includes);
+    ArrayList children = new ArrayList();
+    for (int i = 0; i < columns.size(); i++) children.add(ExpressionUtils.expression((Column) columns.get(i)));
+    PythonCall call = new PythonCall(
+        name, pickled, (StructType) DataType.fromJson(inputs), DataType.fromJson(result), program);
+    return ExpressionUtils.column(new ApplyFunctionExpression(call, PythonUtils.toSeq(children)));
+  }
+
+  static class PythonCall implements ScalarFunction, Serializable {
+    final String name;
+    final String key = UUID.randomUUID().toString();
+    final byte[] pickled;
+    final StructType inputs;
+    final DataType result;
+    final PythonProgram program;
+    transient FunctionProcess process;
+
+    PythonCall(String name, byte[] pickled, StructType inputs, DataType result, PythonProgram program) {
+      this.name = name;
+      this.pickled = pickled;
+      this.inputs = inputs;
+      this.result = result;
+      this.program = program;
+    }
+
+    public String name() {
+      return name;
+    }
+
+    public String canonicalName() {
+      return "ottla." + key;
+    }
+
+    public DataType[] inputTypes() {
+      DataType[] types = new DataType[inputs.fields().length];
+      for (int i = 0; i < types.length; i++) types[i] = inputs.fields()[i].dataType();
+      return types;
+    }
+
+    public DataType resultType() {
+      return result;
+    }
+
+    public boolean isDeterministic() {
+      return false;  // else Spark would call the function again for each use of its result
+    }
+
+    public Object produceResult(InternalRow row) {
+      try {
+        if (process == null) process = FunctionProcess.ofTask(program);
+        return process.call(this, row);
+      } catch (IOException error) {
+        throw new RuntimeException(error.getMessage(), error);
+      }
+    }
+  }
+
+  /** A function that a process knows, with the buffers of its arguments and results. */
+  static class DefinedFunction {
+    final int number;
+    final ArrowWriter arguments;
+    final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    final ArrowStreamWriter stream;
+    final FrameInput message = new FrameInput();
+    ArrowStreamReader reader;
+    ColumnarBatch results;
+
+    DefinedFunction(int number, StructType inputs) throws IOException {
+      this.number = number;
+      arguments = ArrowWriter.create(inputs, "UTC", true, false);
+      stream = new ArrowStreamWriter(arguments.root(), null, bytes);
+      stream.start();
+      bytes.reset();  // the process knows the types
+    }
+  }
+
+  /** The process that calls the Python functions of one task. */
+  static class FunctionProcess extends PythonProcess {
+    static final ConcurrentHashMap TASKS = new ConcurrentHashMap();
+    final BufferAllocator allocator;
+    final HashMap defined = new HashMap();
+
+    FunctionProcess(PythonProgram program) throws IOException {
+      super(program);
+      allocator = ArrowUtils.rootAllocator().newChildAllocator("ottla-functions", 0L, Long.MAX_VALUE);
+    }
+
+    static FunctionProcess ofTask(PythonProgram program) throws IOException {
+      TaskContext task = TaskContext.get();
+      Long id = Long.valueOf(task.taskAttemptId());
+      FunctionProcess known = (FunctionProcess) TASKS.get(id);
+      if (known != null) return known;
+      PythonProcess waiting = Pool.take(program.key);
+      FunctionProcess taken = waiting != null ? (FunctionProcess) waiting : new FunctionProcess(program);
+      TASKS.put(id, taken);
+      task.addTaskCompletionListener(new FunctionRelease(program.key, id));
+      return taken;
+    }
+
+    Object call(PythonCall function, InternalRow row) throws IOException {
+      DefinedFunction known = (DefinedFunction) defined.get(function.key);
+      if (known == null) known = define(function);
+      known.arguments.write(row);
+      known.arguments.finish();
+      known.stream.writeBatch();
+      send('C', numbered(known.number, known.bytes.toByteArray()));
+      known.bytes.reset();
+      known.arguments.reset();
+      known.message.set(answer(), 1);
+      known.reader.loadNextBatch();
+      known.results.setNumRows(1);
+      InternalRow made = known.results.getRow(0);
+      return made.isNullAt(0) ? null : made.get(0, function.result);
+    }
+
+    DefinedFunction define(PythonCall function) throws IOException {
+      DefinedFunction made = new DefinedFunction(defined.size(), function.inputs);
+      send('D', numbered(made.number, function.pickled));
+      made.message.set(answer(), 1);
+      made.reader = new ArrowStreamReader(made.message, allocator);
+      made.results = new ColumnarBatch(
+          new ColumnVector[] {new ArrowColumnVector(made.reader.getVectorSchemaRoot().getVector(0))});
+      defined.put(function.key, made);
+      return made;
+    }
+
+    byte[] answer() throws IOException {
+      byte[] frame = poll(Long.MAX_VALUE / 4000000L);
+      if (frame == null) throw failure();
+      return frame;
+    }
+
+    static byte[] numbered(int number, byte[] body) {
+      return ByteBuffer.allocate(4 + body.length).putInt(number).put(body).array();
+    }
+
+    void end() {
+      super.end();
+      try {
+        for (Iterator each = defined.values().iterator(); each.hasNext(); ) {
+          DefinedFunction function = (DefinedFunction) each.next();
+          function.reader.close();
+          function.arguments.root().close();
+        }
+        allocator.close();
+      } catch (IOException closed) {
+        isFailed = true;
+      }
+    }
+  }
+
+  static class FunctionRelease implements TaskCompletionListener {
+    final String key;
+    final Long task;
+
+    FunctionRelease(String key, Long task) {
+      this.key = key;
+      this.task = task;
+    }
+
+    public void onTaskCompletion(TaskContext context) {
+      FunctionProcess process = (FunctionProcess) FunctionProcess.TASKS.remove(task);
+      if (process == null) return;
+      boolean isWhole = process.isUsable() && !context.isFailed() && !context.isInterrupted();
+      if (isWhole) Pool.give(key, process);
       else process.end();
     }
   }
