@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -73,6 +74,31 @@ def committed(checkpoint: str) -> dict[str, int]:
     return dict(offsets)
 
 
+def last_batch(checkpoint: str) -> int:
+    return max(int(each.name) for each in Path(checkpoint, "commits").glob("[0-9]*"))
+
+
+def source_ends() -> set[int]:
+    """Return the processes below this one that read partitions."""
+    found = set()
+    for each in Path("/proc").iterdir():
+        try:
+            command = (each / "cmdline").read_bytes().split(b"\0")
+            if b"ottla.spark.realtime.source_end" in command and _is_below(int(each.name)):
+                found.add(int(each.name))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def _is_below(pid: int) -> bool:
+    while pid > 1:
+        if pid == os.getpid():
+            return True
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return False
+
+
 def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_S
     while not holds():
@@ -95,6 +121,10 @@ def test_query_reads_all_partitions_and_resumes_where_a_batch_ended(
         output.wait_for("0-d")
         wait_until(lambda: committed(checkpoint) == {"0": 2, "1": 2})
         assert sorted(output.values) == ["0-a", "0-d", "1-b", "1-c"]
+        readers, batch = source_ends(), last_batch(checkpoint)
+        assert len(readers) == 2
+        wait_until(lambda: last_batch(checkpoint) > batch + 1)
+        assert source_ends() == readers  # the processes are kept over batches
     source.fill(["e"], partition=1)
     with real_time(rows, target, checkpoint) as (_, output):
         output.wait_for("1-e")

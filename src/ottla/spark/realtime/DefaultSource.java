@@ -196,6 +196,8 @@ public class DefaultSource extends PythonDataSourceV2 {
     final CaseInsensitiveStringMap options;
     final PythonStreamingSourceRunner planner;
     final String checkpointLocation;
+    /** Name of this run of the query: its batches share processes. */
+    final String run = UUID.randomUUID().toString();
     boolean isRealTime = false;
     String latest = null;
 
@@ -310,7 +312,7 @@ public class DefaultSource extends PythonDataSourceV2 {
     public PartitionReaderFactory createReaderFactory() {
       if (!isRealTime) return super.createReaderFactory();
       return new RealTimeReaderFactory(
-          new PythonProgram("ottla.spark.realtime.source_end", source, options, columns, UUID.randomUUID().toString()));
+          new PythonProgram("ottla.spark.realtime.source_end", source, options, columns, run));
     }
   }
 
