@@ -53,10 +53,14 @@ class Driver:
         self._process.wait()
 
     def kill_one(self, words: bytes, chance: random.Random) -> None:
-        """Kill one process of the query whose command contains these words, if there is one."""
-        found = [pid for pid in _processes() if words in _command(pid) and self._has(pid)]
-        if found:
-            os.kill(chance.choice(found), signal.SIGKILL)
+        """Kill one process of the query whose command contains these words."""
+        deadline = time.monotonic() + WAIT_S
+        while not (
+            found := [pid for pid in _processes() if words in _command(pid) and self._has(pid)]
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        os.kill(chance.choice(found), signal.SIGKILL)
 
     def _has(self, pid: int) -> bool:
         assert self._process is not None
