@@ -879,10 +879,7 @@ public class DefaultSource extends PythonDataSourceV2 {
             isSending = false;
             notifyAll();
             while (count == 0 && !isEnded) wait();
-            if (isEnded) {
-              rows.root().close();
-              return;
-            }
+            if (isEnded) return;
             isSending = true;
             rows.finish();
             stream.writeBatch();
@@ -897,9 +894,12 @@ public class DefaultSource extends PythonDataSourceV2 {
       } catch (InterruptedException stopped) {
         isEnded = true;
       } catch (IOException error) {
+        broken = error;
+      } finally {
         synchronized (this) {
-          broken = error;
+          if (broken == null) broken = new IOException("The process has ended.");
           isSending = false;
+          rows.root().close();
           notifyAll();
         }
       }

@@ -44,6 +44,8 @@ def add_to(spark: SparkSession) -> None:
     Raises:
         UserError: The session has the JVM part of another version of Ottla.
     """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     wanted, found = fingerprint(spark.version), _fingerprint_in(jvm, loader)
@@ -54,7 +56,16 @@ def add_to(spark: SparkSession) -> None:
             "The Spark session has a JAR of another version of Ottla or Spark. Write a new one "
             f"with: {WRITE_JAR}"
         )
-    jar = _cached_jar(spark)
+    try:
+        jar = _cached_jar(spark)
+    except Py4JJavaError as error:
+        # Internal classes of Spark that another version has changed; all else works without them.
+        logger.warning(
+            "Streams have neither outputMode('update') nor trigger(realTime=…) with Spark %s: %s",
+            spark.version,
+            error.java_exception.getMessage(),
+        )
+        return
     spark.sparkContext._jsc.addJar(str(jar))
     _add_to_driver(jvm, loader, jar)
 
@@ -138,7 +149,7 @@ def _compiled(spark: SparkSession) -> dict[str, bytes]:
 
 
 def _fingerprint_in(jvm: Any, loader: Any) -> str | None:
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
 
     try:
         found = jvm.java.lang.Class.forName(CLASS, True, loader)
