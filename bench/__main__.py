@@ -21,6 +21,7 @@ NAMES = (
     "cluster",
     "spark",
     "streams",
+    "realtime",
     "capture",
     "connect",
 )

@@ -48,8 +48,10 @@ ASYNC_PROGRESS_OPTIONS = (
 SINK_OPTIONS = (
     "topic", "includeHeaders", "delivery", "commitTopic", "profile", *ASYNC_PROGRESS_OPTIONS
 )  # fmt: skip
-SPARK_OPTIONS = frozenset({"checkpointlocation", "path", "queryname"})
-"""Options that Spark itself passes to every source or sink."""
+REAL_TIME_OPTION = "_realTime"
+"""Option that the JVM part adds to the options of a sink in real-time mode."""
+SPARK_OPTIONS = frozenset({"checkpointlocation", "path", "queryname", REAL_TIME_OPTION.lower()})
+"""Options that Spark itself, or the JVM part, passes to every source or sink."""
 
 UNSUPPORTED_IN_SOURCES = {
     "group.instance.id": "a query is not a member of its group",
@@ -176,12 +178,19 @@ def source_options(raw_options: Mapping[str, str], *, is_streaming: bool) -> Sou
 def sink_options(raw_options: Mapping[str, str], *, is_streaming: bool) -> SinkOptions:
     """Parse the options of the sink.
 
-    By default, streams are written exactly once and batch queries at least once."""
+    By default, micro-batches are written exactly once, and real-time streams and batch queries at
+    least once."""
     options = _OptionParser(raw_options, SINK_OPTIONS)
     kafka = options.client(ProducerConfig, UNSUPPORTED_IN_SINKS)
-    default = EXACTLY_ONCE if is_streaming else AT_LEAST_ONCE
+    is_real_time = options.boolean(REAL_TIME_OPTION, False)
+    default = EXACTLY_ONCE if is_streaming and not is_real_time else AT_LEAST_ONCE
     delivery = options.one_of("delivery", (EXACTLY_ONCE, AT_LEAST_ONCE), default)
     is_exactly_once = delivery == EXACTLY_ONCE
+    if is_exactly_once and is_real_time:
+        raise InvalidConfig(
+            "A real-time query writes at least once, because records are visible before its batch "
+            "ends. Remove delivery=exactly-once, or remove trigger(realTime=…)."
+        )
     if is_exactly_once and options.boolean("asyncProgressTrackingEnabled", False):
         raise InvalidConfig(
             "asyncProgressTrackingEnabled needs delivery=at-least-once: after a failure, Spark "
@@ -199,6 +208,8 @@ def sink_options(raw_options: Mapping[str, str], *, is_streaming: bool) -> SinkO
         )
     kafka.setdefault("client.id", "ottla-spark")
     kafka.setdefault("retry.backoff.ms", "20")
+    if is_real_time:
+        kafka.setdefault("linger.ms", "0")
     if is_exactly_once:
         kafka.setdefault("transaction.timeout.ms", str(MAX_TRANSACTION_TIMEOUT_MS))
     made = SinkOptions(

@@ -9,9 +9,9 @@
 
 Other columns are ignored. Batch queries are written at least once (a task that is retried repeats
 its rows) or, with `delivery=exactly-once`, in transactions that are committed when all tasks are
-done. Streams are written exactly once: see `exactly_once`. Their output mode is append: Spark does
-not offer the update mode to Python data sources, and the complete mode would rewrite the whole
-table with each batch.
+done. Streams are written exactly once: see `exactly_once`. Their output mode is append or update,
+which needs the JVM part (see `realtime`). The complete mode would rewrite the whole table with each
+batch. Streams in real-time mode are written at least once, by `realtime.sink_end`.
 
 Spark creates a stream's writer on the driver for each batch, and once more to commit it. The first
 one is prepared (`TopicStreamWriter.prepare`) and pickled for the executors; see `source`."""
@@ -92,11 +92,10 @@ def batch_writer(
 def stream_writer(
     raw_options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> TopicStreamWriter:
-    if overwrite:  # Spark's flag for the complete mode; it rejects the update mode itself
+    if overwrite:  # Spark's flag for the complete mode
         raise InvalidConfig(
-            "A stream can be written to topics only with outputMode('append'). Write a table that "
-            "changes with outputMode('update') and foreachBatch(lambda rows, batch: "
-            "rows.write.format('ottla').mode('append')…), or with ottla.streams."
+            "A stream cannot be written to topics with outputMode('complete'), because a topic "
+            "cannot be overwritten. Use outputMode('update') to write the rows that change."
         )
     freeze_modules()
     options = sink_options(raw_options, is_streaming=True)

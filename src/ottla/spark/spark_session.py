@@ -14,6 +14,7 @@
 | checkpoint files created by `checkpoint_files` | no chmod: 9 ms less for each micro-batch |
 | filter pushdown | conditions on partition and offset reduce what is fetched |
 | RocksDB with a changelog for state | commits take a quarter of the time |
+| shuffles of real-time queries wait 1 ms for more rows | 30 ms less latency |
 
 Settings that the user passes override all of these."""
 
@@ -48,7 +49,14 @@ SETTINGS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
     "spark.ui.showConsoleProgress": "false",
+}
+REAL_TIME_SETTINGS: Mapping[str, str] = {
+    # The JVM part checks the operators of a query itself; Spark also checks the name of the sink.
+    "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
+    # Spark allows its own sinks only.
+    "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
 }
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -207,20 +215,31 @@ exec {python} "$@"
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("ottla")` in a session, unless Spark has found it already.
+    """Register `format("ottla")` in a session, with the update and real-time modes of streams.
+
+    Spark finds the format without this call if Ottla is installed for its Python, but then streams
+    have neither `outputMode("update")` nor `trigger(realTime=…)`.
 
     Args:
-        spark: The session, also one of Spark Connect.
+        spark: The session. One of Spark Connect gets the format only: its JVM is the server's.
 
     Raises:
-        UserError: The session is one of Spark Connect, and the server cannot load Ottla.
+        UserError: The session has a JAR of another version of Ottla, or is one of Spark Connect
+            whose server cannot load Ottla.
     """
+    from ottla.spark.realtime import jvm_part
     from ottla.spark.source import FORMAT, OttlaDataSource
 
     if spark_connect.is_connect(spark):
         spark_connect.register_on_server(spark, OttlaDataSource)
-    elif not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(FORMAT):
+        return
+    if not spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(FORMAT):
         spark.dataSource.register(OttlaDataSource)
+    jvm_part.add_to(spark)
+    chosen = spark.sparkContext.getConf()
+    for name, value in REAL_TIME_SETTINGS.items():
+        if not chosen.contains(name):
+            spark.conf.set(name, value)
 
 
 def silence(spark: SparkSession) -> None:

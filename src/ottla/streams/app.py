@@ -16,11 +16,13 @@ from ottla.base.errors import UserError
 from ottla.streams.application import Application
 from ottla.streams.checkpoint import default_state_dir
 from ottla.streams.dsl import GlobalTable, Stream, Table
+from ottla.streams.durations import Duration
 from ottla.streams.errors import TopologyError
 from ottla.streams.operators.topics import BadRecords, Sink, make_bytes_sink, make_source
 from ottla.streams.plan.explain import explain, topology
 from ottla.streams.plan.node import Node
 from ottla.streams.plan.picture import picture
+from ottla.streams.real_time import MICRO_BATCH, checked_interval
 from ottla.streams.serdes import Bytes, DeadLetter, Serde, String
 from ottla.streams.store import Store, Stores
 from ottla.streams.topology import Topology
@@ -55,6 +57,11 @@ class App:
         max_records_per_batch: Maximum number of records of each topic in a micro-batch. None
             takes all that are available.
         operator_metrics: Count the rows that leave each operator.
+        latency: `"micro-batch"` processes records in batches, and writes results exactly once.
+            `"real-time"` processes each record when it arrives, within milliseconds, and writes
+            results at least once. It supports fewer operators.
+        commit_interval: Interval at which a real-time application commits what it has processed,
+            such as `"30 seconds"`. After a failure, it repeats the records since the last commit.
 
     Raises:
         TopologyError: The name or another argument is invalid.
@@ -72,6 +79,8 @@ class App:
         failures: str | DeadLetter = "stop",
         max_records_per_batch: int | None = DEFAULT_BATCH_RECORDS,
         operator_metrics: bool = True,
+        latency: str = MICRO_BATCH,
+        commit_interval: Duration | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise TopologyError(
@@ -94,8 +103,11 @@ class App:
             )
         self.max_records_per_batch = max_records_per_batch
         self.operator_metrics = operator_metrics
+        self.commit_interval = checked_interval(latency, commit_interval)
         letter = failures if isinstance(failures, DeadLetter) else None
-        self._topology = Topology(name, letter, self._frame_of)
+        self._topology = Topology(
+            name, letter, self._frame_of, is_real_time=self.commit_interval is not None
+        )
         self._stores = Stores()
 
     @property
@@ -113,6 +125,7 @@ class App:
             state_dir=self.state_dir,
             max_records_per_batch=self.max_records_per_batch,
             operator_metrics=self.operator_metrics,
+            commit_interval=self.commit_interval,
             sinks=self.sinks,
         )
 

@@ -27,6 +27,8 @@ class Application:
     max_records_per_batch: int | None
     operator_metrics: bool
     sinks: tuple[Sink, ...]
+    commit_interval: str | None = None
+    """Interval between the commits of a real-time application; None for micro-batches."""
 
     def require_sinks(self) -> tuple[Sink, ...]:
         """Return the sinks.

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.errors import UserError
 from ottla.spark.spark_connect import active_session, is_connect, server_address, starts_server
 from ottla.streams.application import Application
 from ottla.streams.checkpoint import (
@@ -54,6 +55,9 @@ TABLE_COLUMNS = f"{COLUMNS}, offset BIGINT"
 DEFAULT_MASTER = "local[*,8]"
 """All cores of this machine, with up to 8 attempts per task: as on a cluster, a task survives the
 loss of its worker or of a broker."""
+REAL_TIME_MASTER = "local[64,8]"
+"""Master of real-time applications: each partition occupies a core of Spark's as long as the query
+runs, and mostly waits. These are threads, so there may be more of them than cores."""
 POLL_INTERVAL_S = 0.5
 """Interval at which a stop request or a failed query is detected."""
 PROGRESS_INTERVAL_S = 10.0
@@ -228,13 +232,23 @@ def session_for(app: Application) -> SparkSession:
     import ottla.spark
     from ottla.spark.spark_session import silence, submitted_master
 
-    settings: dict[str, Any] = {"spark.sql.session.timeZone": "UTC", **app.spark_settings}
+    settings: dict[str, Any] = {"spark.sql.session.timeZone": "UTC"}
     master = app.master
     if uses_connect(app):
+        if app.commit_interval is not None:
+            raise UserError(
+                f"App {app.name!r}: latency='real-time' does not work with Spark Connect, because "
+                "Ottla cannot add its JAR to the server. Start the application with a Spark master."
+            )
         if starts_server(server_address(app.spark_settings)):
-            settings.setdefault("spark.log.level", "OFF")
+            settings["spark.log.level"] = "OFF"
     else:
-        master = master or os.environ.get("SPARK_MASTER") or submitted_master() or DEFAULT_MASTER
+        master = master or os.environ.get("SPARK_MASTER") or submitted_master()
+        if master is None and app.commit_interval is not None:
+            master = REAL_TIME_MASTER
+            settings["spark.sql.shuffle.partitions"] = os.cpu_count() or 1
+        master = master or DEFAULT_MASTER
+    settings |= app.spark_settings
     made = ottla.spark.session(master, app_name=app.name, **settings)
     if "spark.log.level" not in app.spark_settings:
         # Ottla reports the cause of a failure in one sentence; Spark would first log it at length.
@@ -263,8 +277,10 @@ def _start_query(app: Application, sink: Sink, spark: SparkSession) -> Streaming
 def _start_writer(app: Application, sink: Sink, spark: SparkSession) -> StreamingQuery:
     from ottla.streams.batch_sinks import PrintSink, UpdateSink
     from ottla.streams.compile.frames import sink_frame
+    from ottla.streams.compile.python_functions import real_time_calls
 
-    rows = sink_frame(sink, ClusterTopics(app, sink, spark))
+    with real_time_calls(app.commit_interval is not None):
+        rows = sink_frame(sink, ClusterTopics(app, sink, spark))
     options = {
         **app.connection_options,
         # Rows with a `topic` column choose their topic: late records go to one of their own.
@@ -273,6 +289,11 @@ def _start_writer(app: Application, sink: Sink, spark: SparkSession) -> Streamin
     }
     writer = rows.writeStream.queryName(f"{app.name}-{sink.topic}")
     writer = writer.option("checkpointLocation", checkpoint(app, sink))
+    if app.commit_interval is not None:
+        writer = writer.format("ottla").options(**options).outputMode("update")
+        timed: Any = writer.trigger  # PySpark's types do not know realTime
+        made: StreamingQuery = timed(realTime=app.commit_interval).start()
+        return made
     if isinstance(sink, Printed):
         mode = "update" if sink.emits_changes else "append"
         return writer.outputMode(mode).foreachBatch(PrintSink(sink.topic)).start()
@@ -289,7 +310,7 @@ class ClusterTopics:
         self._spark = spark
         self._options = app.connection_options
         self._group = app.group_of(sink)
-        self._limit = app.max_records_per_batch
+        self._limit = app.max_records_per_batch if app.commit_interval is None else None
         self._numbers = {id(node): at for at, node in enumerate(ancestors(sink), 1)}
         for each in fully_read_sources(sink):
             self._numbers.pop(id(each))

@@ -9,6 +9,7 @@ from ottla.streams.errors import topology_error
 from ottla.streams.operators.stateless import Failures, RecordOperator, with_errors_caught
 from ottla.streams.operators.topics import Printed, Sink, Source, make_bytes_sink
 from ottla.streams.plan.node import Node, ancestors
+from ottla.streams.real_time import refuse_without_real_time
 from ottla.streams.serdes import Bytes, DeadLetter
 
 
@@ -20,11 +21,18 @@ class Topology:
         failures: Dead-letter topic for records on which a Python function raises, or None to stop
             the application there.
         frame_of: Function that returns the rows of a node as a streaming DataFrame.
+        is_real_time: Whether to refuse what a real-time application cannot run.
     """
 
     def __init__(
-        self, name: str, failures: DeadLetter | None, frame_of: Callable[[Node], Any]
+        self,
+        name: str,
+        failures: DeadLetter | None,
+        frame_of: Callable[[Node], Any],
+        *,
+        is_real_time: bool = False,
     ) -> None:
+        self._is_real_time = is_real_time
         self.name = name
         self.frame_of = frame_of
         self._failures = failures
@@ -56,8 +64,11 @@ class Topology:
         """Add a sink.
 
         Raises:
-            TopologyError: Its topic is written already, or read by the same query.
+            TopologyError: Its topic is written already, or read by the same query, or a real-time
+                application cannot run one of its operators.
         """
+        if self._is_real_time:
+            refuse_without_real_time(sink)
         taken = [topic for each in self._sinks for topic in (each.topic, each.late_topic)]
         if self._failures is not None:
             taken.append(self._failures.topic)

@@ -5,12 +5,14 @@ Records arrive as `Row`: `o.amount` and `o["amount"]` both work, as they do on c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import reduce
 from operator import or_
 from typing import Any
 
-from pyspark.sql import Column, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
 from ottla.streams.compile.columns import Rows, outcome_column
@@ -21,6 +23,48 @@ from ottla.streams.plan.tracing import InPython
 RESULT = "_made"
 """Column for the result of a function that fails softly: a struct of outcome and failure."""
 _ARGUMENTS = {1: ("value",), 2: ("key", "value"), 3: ("key", "value", "timestamp")}
+
+
+_is_real_time: ContextVar[bool] = ContextVar("is_real_time", default=False)
+_rows: ContextVar[DataFrame | None] = ContextVar("rows", default=None)
+
+
+@contextmanager
+def real_time_calls(is_real_time: bool) -> Iterator[None]:
+    """Compile Python functions so that they run row by row, as a real-time query needs them."""
+    token = _is_real_time.set(is_real_time)
+    try:
+        yield
+    finally:
+        _is_real_time.reset(token)
+
+
+@contextmanager
+def functions_over(rows: DataFrame) -> Iterator[None]:
+    """Name the rows that the columns of functions are for."""
+    token = _rows.set(rows)
+    try:
+        yield
+    finally:
+        _rows.reset(token)
+
+
+def _call(
+    function: Callable[..., Any],
+    name: str,
+    returns: str,
+    inputs: tuple[Column, ...],
+    *,
+    is_deterministic: bool = True,
+) -> Column:
+    if _is_real_time.get():
+        from ottla.spark.realtime.functions import function_column as real_time_column
+
+        rows = _rows.get()
+        assert rows is not None, "operators of real-time applications name their rows"
+        return real_time_column(rows, function, name, returns, inputs)
+    made = f.udf(function, returns, useArrow=True)
+    return (made if is_deterministic else made.asNondeterministic())(*inputs)
 
 
 def function_column(
@@ -56,7 +100,7 @@ def _udf_column(
     function: InPython, adapted: Callable[..., Any], returns: str, inputs: tuple[Column, ...]
 ) -> Column:
     if not function.catches_errors:
-        return f.udf(adapted, returns, useArrow=True)(*inputs)
+        return _call(adapted, function.name, returns, inputs)
     attempt = Row("outcome", "failure")
 
     def attempted(*arguments: Any) -> Any:
@@ -67,7 +111,7 @@ def _udf_column(
 
     # Spark would evaluate a deterministic UDF twice, for the failure and for the outcome.
     both = f"struct<outcome: {returns}, failure: string>"
-    return f.udf(attempted, both, useArrow=True).asNondeterministic()(*inputs)
+    return _call(attempted, function.name, both, inputs, is_deterministic=False)
 
 
 def pair_column(function: Function, rows: Rows, key: DataShape, value: DataShape) -> Column:
@@ -114,7 +158,7 @@ def calling_column(function: InPython, rows: Rows) -> Column:
     inputs = tuple(rows[name] for name in _ARGUMENTS[function.arity])
     if function.catches_errors:
         return _udf_column(function, call, "boolean", inputs)
-    return f.udf(call, "boolean", useArrow=True).asNondeterministic()(*inputs)
+    return _call(call, function.name, "boolean", inputs, is_deterministic=False)
 
 
 def ddl(shape: DataShape) -> str:

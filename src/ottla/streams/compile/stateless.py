@@ -17,6 +17,7 @@ from ottla.streams.compile.python_functions import (
     calling_column,
     field_names,
     function_column,
+    functions_over,
     pair_column,
     pairs_column,
 )
@@ -137,7 +138,9 @@ _RECORD_OPERATORS: dict[
 
 def _record_operator(node: RecordOperator, inputs: Inputs) -> DataFrame:
     result_of, applied = _RECORD_OPERATORS[type(node)]
-    rows, result = inputs.frame(node.parent), result_of(node)
+    rows = inputs.frame(node.parent)
+    with functions_over(rows):
+        result = result_of(node)
     if not node.catches_errors:
         return applied(node, rows, result)
     attempted = rows.withColumn(RESULT, result).where(f.col(RESULT).getField("failure").isNull())
@@ -150,7 +153,9 @@ def _failures(node: Failures, inputs: Inputs) -> DataFrame:
     for each in node.operators:
         assert isinstance(each.function, InPython), "a traced function does not raise"
         parent, (result_of, _) = each.parent, _RECORD_OPERATORS[type(each)]
-        rows = inputs.frame(parent).withColumn(RESULT, result_of(each))
+        rows = inputs.frame(parent)
+        with functions_over(rows):
+            rows = rows.withColumn(RESULT, result_of(each))
         failure = f.col(RESULT).getField("failure")
         name = f.lit(each.function.name)
         headers = headers_of({"ottla.error.reason": failure, "ottla.function": name})

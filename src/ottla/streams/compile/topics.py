@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 from ottla.streams.compile.codecs import decode
 from ottla.streams.compile.columns import ROWS
-from ottla.streams.compile.python_functions import function_column
+from ottla.streams.compile.python_functions import function_column, functions_over
 from ottla.streams.compile.rules import Inputs, Rules, Topics
 from ottla.streams.operators.topics import BadRecords, FrameSource, Source
 
@@ -24,7 +24,8 @@ def decoded(source: Source, rows: DataFrame) -> DataFrame:
     rows = rows.select(key.alias("key"), value.alias("value"), "timestamp", *more)
     if source.time is None:
         return rows
-    time = function_column(source.time, ROWS, "timestamp", ())
+    with functions_over(rows):
+        time = function_column(source.time, ROWS, "timestamp", ())
     kind = rows.select(time.alias("time")).schema["time"].dataType.simpleString()
     return rows.withColumn("timestamp", f.timestamp_millis(time) if kind == "bigint" else time)
 
