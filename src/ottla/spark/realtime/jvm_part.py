@@ -1,7 +1,7 @@
 """The JVM part of `format("ottla")`: compiled by Spark's own compiler, kept, and added to sessions.
 
-Spark contains Janino, a Java compiler, for its generated code. It compiles `DefaultSource.java` in
-a second or two. The JAR is kept in the user's cache directory, under a name with a hash of the
+Spark contains Janino, a Java compiler, for its generated code. It compiles the sources beside this
+module in a second or two. The JAR is kept in the user's cache directory, under a name with a hash of the
 source and of the Spark version, and other sessions take it from there. Files of other users, or
 that others could have written, are not used.
 
@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 CLASS = "ottla.DefaultSource"
 WRITE_JAR = "python -m ottla.spark.realtime PATH"
-_SOURCE = Path(__file__).with_name("DefaultSource.java")
+LOCAL_CHECKPOINT_FILES = "ottla.LocalCheckpointFiles"
+_SOURCES = tuple(sorted(Path(__file__).parent.glob("*.java")))
 _PLACEHOLDER = "@FINGERPRINT@"
 _MUTABLE_LOADER = "MutableURLClassLoader"
 _PRIVATE = 0o700
@@ -70,6 +71,13 @@ def add_to(spark: SparkSession) -> None:
     _add_to_driver(jvm, loader, jar)
 
 
+def is_in(spark: SparkSession) -> bool:
+    """Return whether a session has the JVM part."""
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return _fingerprint_in(jvm, loader) is not None
+
+
 def write_jar(spark: SparkSession, path: Path) -> None:
     """Compile the JVM part into a JAR file."""
     classes = _compiled(spark)
@@ -87,7 +95,7 @@ def write_jar(spark: SparkSession, path: Path) -> None:
 
 def fingerprint(spark_version: str) -> str:
     """Return the name of the JVM part of this version of Ottla for a version of Spark."""
-    text = f"{spark_version}\n{_SOURCE.read_text()}"
+    text = "\n".join([spark_version, *(source.read_text() for source in _SOURCES)])
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
@@ -140,12 +148,16 @@ def _is_whole(jar: Path) -> bool:
 def _compiled(spark: SparkSession) -> dict[str, bytes]:
     """Return the contents of the class files by their names in the JAR."""
     jvm: Any = spark._jvm
-    text = _SOURCE.read_text().replace(_PLACEHOLDER, fingerprint(spark.version))
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(text)
-    codes = compiler.getBytecodes()
-    return {f"{name.replace('.', '/')}.class": bytes(codes.get(name)) for name in codes.keySet()}
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    found: dict[str, bytes] = {}
+    for source in _SOURCES:
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(source.read_text().replace(_PLACEHOLDER, fingerprint(spark.version)))
+        codes = compiler.getBytecodes()
+        for name in codes.keySet():
+            found[f"{name.replace('.', '/')}.class"] = bytes(codes.get(name))
+    return found
 
 
 def _fingerprint_in(jvm: Any, loader: Any) -> str | None:
