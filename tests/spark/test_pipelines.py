@@ -20,7 +20,7 @@ pytest.importorskip("grpc_status")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipeline"
 RUN_TIMEOUT_S = 900
-pytestmark = pytest.mark.timeout(2 * RUN_TIMEOUT_S + 40)
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2 * RUN_TIMEOUT_S + 40)]
 
 
 def run(home: Path, *arguments: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Cache of the classes that Spark loads, with which its JVM starts in about half the time.
+"""Cache of the classes that Spark loads; saves a third of the JVM's CPU time until the first row.
 
     <cache directory>/KEY.cache    the cache, 50 to 200 MB
     <cache directory>/KEY.failed   reason why no cache could be made for this key
