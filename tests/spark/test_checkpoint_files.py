@@ -30,4 +30,3 @@ def test_a_stream_with_state_writes_its_checkpoint_with_the_class(
     assert {each.name for each in Path(checkpoint).rglob("0") if each.is_file()} == {"0"}
     assert Path(checkpoint, "commits", "0").is_file()
     assert list(Path(checkpoint, "state").rglob("1.changelog"))
-

@@ -1,9 +1,9 @@
 """The JVM part of `format("ottla")`: compiled by Spark's own compiler, kept, and added to sessions.
 
 Spark contains Janino, a Java compiler, for its generated code. It compiles the sources beside this
-module in a second or two. The JAR is kept in the user's cache directory, under a name with a hash of the
-source and of the Spark version, and other sessions take it from there. Files of other users, or
-that others could have written, are not used.
+module in a second or two. The JAR is kept in the user's cache directory, under a name with a hash
+of the sources and of the Spark version, and other sessions take it from there. Files of other
+users, or that others could have written, are not used.
 
 A cluster that does not allow programs to add JARs gets it when a program is submitted:
 `python -m ottla.spark.realtime PATH` writes it, and `spark-submit --jars` or `spark.jars` names
