@@ -99,7 +99,7 @@ def mistakes(spark: Any, make_topic: Callable[..., Topic], checkpoint: str) -> M
         ("write", NOWHERE, None, NO_BROKER),
         ("write_stream", {"topc": "t"}, None, r"Unknown option 'topc'. Did you mean topic"),
         ("write_stream", {}, "1 value", r"Column 'value' must be string or binary, not int"),
-        ("write_stream", {"outputMode": "complete"}, None, r"only with outputMode\('append'\)"),
+        ("write_stream", {"outputMode": "complete"}, None, r"Use outputMode\('update'\) to write"),
         ("write_stream", NOWHERE, None, NO_BROKER),
     ],
 )

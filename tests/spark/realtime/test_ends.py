@@ -73,8 +73,10 @@ def running(
         yield end
     finally:
         assert process.stdin is not None
-        process.stdin.close()
+        if ends_by == "input":
+            process.stdin.close()
         assert process.wait(WAIT_S) == (0 if ends_by == "input" else 1)
+        process.stdin.close()
 
 
 def reader(topic: Topic, **options: str) -> dict[str, str]:
