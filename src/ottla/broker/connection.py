@@ -49,7 +49,7 @@ from ottla.broker.router import (
     encode,
 )
 from ottla.core.security.principal import ANONYMOUS, Principal
-from ottla.net.backpressure import write_pieces
+from ottla.net.backpressure import write_encrypted, write_pieces
 from ottla.net.same_machine import disable_pacing
 from ottla.wire.codec import DecodeError
 from ottla.wire.frame import FrameReader, FrameRefused
@@ -566,6 +566,8 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(cast("ReadableBuffer", pieces[0]))
         elif size <= HIGH_WATER_BYTES:
             transport.write(b"".join(cast("list[ReadableBuffer]", pieces)))
+        elif self.is_tls:
+            write_encrypted(transport, cast("list[ReadableBuffer]", pieces))
         elif all(isinstance(piece, ReadableBuffer) for piece in pieces):
             write_pieces(transport, cast("list[ReadableBuffer]", pieces))
         else:
