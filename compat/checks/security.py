@@ -152,7 +152,7 @@ def passwords_are_set_and_deleted(secured: Secured) -> None:
     """kafka-configs sets a user's password, which then works, and deletes it."""
     user = ("--entity-type", "users", "--entity-name", "bob")
     properties = secured.scram("256")
-    properties["sasl.jaas.config"] = properties["sasl.jaas.config"].replace(USER, "bob")
+    properties["sasl.jaas.config"] = properties["sasl.jaas.config"].replace(f'"{USER}"', '"bob"')
     for arguments, works in (
         (("--add-config", f"SCRAM-SHA-256=[password={PASSWORD}]"), True),
         (("--delete-config", "SCRAM-SHA-256"), False),
@@ -198,7 +198,7 @@ def wrong_credentials(secured: Secured) -> None:
         assert refused.code, refused.all
         assert "SaslAuthenticationException" in refused.all, refused.all
     stranger = secured.scram("512")
-    stranger["sasl.jaas.config"] = stranger["sasl.jaas.config"].replace(USER, "mallory")
+    stranger["sasl.jaas.config"] = stranger["sasl.jaas.config"].replace(f'"{USER}"', '"mallory"')
     refused = secured.run("kafka-topics", "--list", to="SASL_SSL", properties=stranger)
     assert "SaslAuthenticationException" in refused.all, refused.all
     other = {**secured.plain(), "sasl.mechanism": "OAUTHBEARER"}
