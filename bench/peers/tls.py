@@ -1,4 +1,4 @@
-"""What TLS costs: throughput, CPU time, latency, handshakes and memory, with and without it.
+"""Costs of TLS: throughput, CPU time, latency, handshakes and memory, with and without it.
 
 Each broker has a plain-text and a TLS listener, so all figures come from the same processes. The
 version is TLS 1.3, with an ECDSA certificate (P-256) and the cipher suite that both sides prefer.

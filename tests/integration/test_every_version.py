@@ -7,7 +7,7 @@ read as defaults, so a scenario states from which version on it expects a field.
 from __future__ import annotations
 
 import pytest
-from tests.integration.scenarios import configs, groups, records, topics, transactions
+from tests.integration.scenarios import configs, groups, records, topics, transactions, users
 from tests.integration.scenarios.given import TIMESTAMP, Given, Scenarios
 from tests.raw_client import Api, RawClient
 
@@ -47,6 +47,7 @@ SCENARIOS: Scenarios = {
     **configs.SCENARIOS,
     **groups.SCENARIOS,
     **transactions.SCENARIOS,
+    **users.SCENARIOS,
 }
 CASES = [(api_key, version) for api_key in API_KEYS for version in schema.versions(api_key)]
 
