@@ -29,10 +29,10 @@ import pytest
 import uvloop
 from tests.chaos.test_fuzz_requests import GROWTH_BYTES, Transport, resident_bytes
 from tests.integration.client.certificates import Authority, needs_openssl
-from tests.integration.security.sasl_broker import credential_of, plain_jaas
+from tests.integration.security.sasl_broker import plain_jaas
 
 from ottla.base.config.broker import BrokerConfig
-from ottla.base.scram import ScramCredential, ScramMechanism, salt_password
+from ottla.base.scram import ScramMechanism, derive_credential, salt_password
 from ottla.broker.broker import Broker
 from ottla.broker.clock import SystemClock
 from ottla.broker.connection import Connection
@@ -53,20 +53,13 @@ TLS_CLIENTS = 20
 PATIENCE_S = 20.0
 
 
-class Users:
-    def __init__(self) -> None:
-        self._credentials = {each: credential_of(each, PASSWORD) for each in ScramMechanism}
-        self.salted = {
-            each: salt_password(each, PASSWORD, self._credentials[each].salt, 4096)
-            for each in ScramMechanism
-        }
-
-    def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        return self._credentials[mechanism] if user == "alice" else None
+SALT = bytes(24)
+SALTED = {each: salt_password(each, PASSWORD, SALT, 4096) for each in ScramMechanism}
+CREDENTIALS = {each: derive_credential(each, SALTED[each], SALT, 4096) for each in ScramMechanism}
 
 
 @asynccontextmanager
-async def serving(directory: Path, users: Users, **more: str) -> AsyncIterator[Server]:
+async def serving(directory: Path, **more: str) -> AsyncIterator[Server]:
     properties = {
         "listeners": f"{LISTENER}://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
@@ -77,8 +70,8 @@ async def serving(directory: Path, users: Users, **more: str) -> AsyncIterator[S
         **{name.replace("__", "."): value for name, value in more.items()},
     }
     broker = Broker(BrokerConfig(properties), OsFileSystem(1_000), SystemClock())
-    broker.image.scram_credential = users.credential  # type: ignore[attr-defined]
     await broker.start()
+    broker.image.scram["alice"] = CREDENTIALS
     try:
         yield broker.server
     finally:
@@ -91,13 +84,12 @@ async def serving(directory: Path, users: Users, **more: str) -> AsyncIterator[S
 class Client:
     """A SASL client that changes some of what it sends."""
 
-    def __init__(self, server: Server, rng: random.Random, users: Users) -> None:
+    def __init__(self, server: Server, rng: random.Random) -> None:
         self.rng = rng
         self.server = server
         self.sent = b""
         """Everything that was sent, without the frames' sizes."""
         self.right_tokens = [RIGHT_PLAIN]
-        self._users = users
         self._transport = Recorder()
         self.connection = Connection(server, LISTENER)
         self._transport.connection = self.connection
@@ -172,7 +164,7 @@ class Client:
         unsigned = b"c=" + base64.b64encode(self._header.encode()) + b"," + nonce
         signed = self._first + b"," + challenge + b"," + unsigned
         mechanism = next(each for each in ScramMechanism if each.sasl_name == self._mechanism)
-        key = hmac.digest(self._users.salted[mechanism], b"Client Key", mechanism.hash_name)
+        key = hmac.digest(SALTED[mechanism], b"Client Key", mechanism.hash_name)
         stored = hashlib.new(mechanism.hash_name, key).digest()
         signature = hmac.digest(stored, signed, mechanism.hash_name)
         proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
@@ -236,15 +228,15 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
 async def fuzz_sasl(directory: Path, seed: int, inputs: int) -> None:
     escaped: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: escaped.append(context))
-    users, rng = Users(), random.Random(seed)
-    async with serving(directory, users) as server:
-        client = Client(server, rng, users)
+    rng = random.Random(seed)
+    async with serving(directory) as server:
+        client = Client(server, rng)
         at_first = resident_bytes()
         for number in range(inputs):
             if not client.is_usable or rng.random() < 0.01:
                 client.close()
                 await asyncio.sleep(0)
-                client = Client(server, rng, users)
+                client = Client(server, rng)
             described = f"seed {seed}, input {number}: {(await client.send_next())[:300].hex()}"
             assert not escaped, described
             assert server.requests_failed == 0, described
@@ -351,7 +343,7 @@ async def fuzz_tls(directory: Path, seed: int, inputs: int) -> None:
     rng = random.Random(seed)
     done = 0
 
-    async with serving(directory / "data", Users(), **properties) as server:
+    async with serving(directory / "data", **properties) as server:
         acceptors = [cast("TlsAcceptor", each) for each in server._servers]
         at_first = resident_bytes()
 
