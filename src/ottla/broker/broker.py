@@ -50,13 +50,11 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.registration import ensure_cluster_id, join_cluster
 from ottla.broker.replication import Replication
 from ottla.broker.router import Router
-from ottla.broker.sasl_mechanisms import ImageCredentials
 from ottla.broker.server import Listener, Server, ServerConfig
 from ottla.broker.tls_contexts import TlsContexts
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.produce import needs_records
-from ottla.core.security.scram import ScramCredentials
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
@@ -381,10 +379,6 @@ class Broker:
     async def applied(self, revision: int) -> None:
         """Wait until the image includes the revision and this broker has reacted to it."""
         await self._follower.applied(revision)
-
-    @property
-    def scram_credentials(self) -> ScramCredentials:
-        return ImageCredentials(self)
 
     def features(self) -> Features:
         return FEATURES

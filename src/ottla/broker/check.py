@@ -12,11 +12,14 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.base.config.broker import BrokerConfig
+from ottla.base.config.broker_sasl_table import PLAIN
 from ottla.base.config.listener import Listener
+from ottla.base.config.tls_settings import TlsSettings
 from ottla.base.errors import UserError
 from ottla.base.metadata import Node
 from ottla.base.types import TopicPartition
@@ -30,6 +33,7 @@ from ottla.broker.broker import METADATA_DIRECTORY
 from ottla.broker.data_lock import LOCK_FILE
 from ottla.broker.kraft_log import read_kraft_metadata
 from ottla.broker.listening import bind_listener
+from ottla.broker.tls_contexts import EXPIRY_WARNING_S, TlsContexts
 from ottla.metadata import tree
 from ottla.metadata.journal import LOG_NAME, SNAPSHOT_NAME, Journal
 from ottla.metadata.zookeeper.store import parse_connect
@@ -69,6 +73,10 @@ def check(config: BrokerConfig) -> Iterator[Finding]:
     yield from _check_partitions(directories)
     for listener in config.listeners:
         yield _check_port(listener)
+        if listener.name in config.tls_settings:
+            yield _check_tls(listener, config.tls_settings[listener.name])
+        if listener.name in config.sasl_settings:
+            yield _check_sasl(listener, config)
     for advertised in config.advertised_listeners:
         yield from _check_advertised(advertised)
     if config.zookeeper_connect:
@@ -200,6 +208,27 @@ def _check_port(listener: Listener) -> Finding:
     except UserError as error:
         return Finding(logging.ERROR, str(error))
     return Finding(logging.INFO, f"listener {listener}: the port is free")
+
+
+def _check_tls(listener: Listener, settings: TlsSettings) -> Finding:
+    try:
+        contexts = TlsContexts({listener.name: settings})
+    except UserError as error:
+        return Finding(logging.ERROR, f"listener {listener}: {error}")
+    expires_at = contexts.certificate(listener.name).expires_at
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(expires_at))
+    text = f"listener {listener}: TLS with a certificate that is valid until {when}"
+    is_soon = expires_at < time.time() + EXPIRY_WARNING_S
+    return Finding(logging.WARNING if is_soon else logging.INFO, text)
+
+
+def _check_sasl(listener: Listener, config: BrokerConfig) -> Finding:
+    names = config.sasl_settings[listener.name].names
+    text = f"listener {listener}: SASL with {', '.join(names)}"
+    if PLAIN in names and listener.name not in config.tls_settings:
+        text += f"; clients send passwords for {PLAIN} without encryption, which SASL_SSL adds"
+        return Finding(logging.WARNING, text)
+    return Finding(logging.INFO, text)
 
 
 def _check_advertised(listener: Listener) -> Iterator[Finding]:
