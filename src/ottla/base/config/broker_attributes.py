@@ -59,6 +59,7 @@ class BrokerAttributes:
     ssl_principal_mapping_rules: str
     ssl_allow_dn_changes: bool
     ssl_allow_san_changes: bool
+    super_users: str
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from ottla.base.config.broker_attributes import BrokerAttributes
-from ottla.base.config.broker_server_table import DEFAULT_INTER_BROKER_PROTOCOL
 from ottla.base.config.definition import ConfigError
 
 _RANGES = [
@@ -20,15 +21,19 @@ _RANGES = [
 """Prefix and property for which prefix.min.property ≤ prefix.property ≤ prefix.max.property."""
 
 
-def check_together(config: BrokerAttributes) -> None:
+def check_together(config: BrokerAttributes, explicit: Container[str]) -> None:
     """Check that the values of a broker's properties do not contradict each other.
+
+    Args:
+        config: The values.
+        explicit: Names of the properties that were set.
 
     Raises:
         ConfigError: The first contradiction.
     """
     _check_retention(config)
     _check_limits(config)
-    _check_listener_names(config)
+    _check_listener_names(config, explicit)
     for prefix, name in _RANGES:
         minimum = _number(config, f"{prefix}.min.{name}")
         maximum = _number(config, f"{prefix}.max.{name}")
@@ -63,14 +68,21 @@ def _check_limits(config: BrokerAttributes) -> None:
         raise ConfigError("replica.fetch.wait.max.ms", config.replica_fetch_wait_max_ms, allowed)
 
 
-def _check_listener_names(config: BrokerAttributes) -> None:
+def _check_listener_names(config: BrokerAttributes, explicit: Container[str]) -> None:
     name = config.inter_broker_listener_name
     names = [listener.name for listener in config.listeners]
     if name is not None and name.upper() not in names:
         allowed = f"must be the name of a listener ({', '.join(names)})"
         raise ConfigError("inter.broker.listener.name", name, allowed)
+    advertised = [listener.name for listener in config.advertised_listeners]
+    if config.inter_broker_listener not in advertised:
+        allowed = (
+            f"must contain the listener for brokers, {config.inter_broker_listener}: the others "
+            "connect to it"
+        )
+        raise ConfigError("advertised.listeners", ",".join(advertised), allowed)
     protocol = config.security_inter_broker_protocol
-    if protocol == DEFAULT_INTER_BROKER_PROTOCOL:
+    if "security.inter.broker.protocol" not in explicit:
         return
     if name is not None:
         allowed = "must not be set together with inter.broker.listener.name"

@@ -76,7 +76,6 @@ NO_EFFECT = {
     "connection.failed.authentication.delay.ms": _SASL,
     "connections.max.reauth.ms": _SASL,
     "listener.name.": "of the properties of a listener, only those for TLS are in this release",
-    "super.users": "authorization is not in this release",
     "allow.everyone.if.no.acl.found": "authorization is not in this release",
     "config.providers": "config providers are Java code, which this broker cannot load",
     "remote.": _REMOTE,

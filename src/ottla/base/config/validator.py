@@ -178,6 +178,24 @@ class HostLimits:
         return "must be a list of host:number pairs such as 127.0.0.1:200,db1:50"
 
 
+@dataclass(frozen=True, slots=True)
+class Principals:
+    """A text of principals separated by semicolons, such as `User:admin;User:CN=b,O=x`."""
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, str)
+        return all(
+            type_ and name
+            for each in value.split(";")
+            if each.strip()
+            for type_, _, name in [each.strip().partition(":")]
+        )
+
+    @property
+    def allowed(self) -> str:
+        return "must be a list of principals, separated by semicolons, such as User:admin;User:b"
+
+
 def one_of(*choices: str) -> OneOf:
     return OneOf(choices)
 
