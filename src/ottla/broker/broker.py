@@ -54,6 +54,7 @@ from ottla.broker.tls_contexts import TlsContexts
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.produce import needs_records
+from ottla.core.security.peers import PeerRule, parse_principals
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
@@ -121,6 +122,8 @@ class Broker:
         self.transaction_coordinator = TransactionCoordinator(self)
         self.client_log = LogLimiter(logger, clock.monotonic)
         """Rate-limited log for client behaviour that an operator should know about."""
+        self.peer_rule = PeerRule(config.inter_broker_listener, authenticates=True)
+        """Decides which connections are those of other brokers."""
         self._lock: Lock = DataLock() if lock is None else lock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
@@ -214,6 +217,7 @@ class Broker:
     async def _serve(self, adoption: Adoption, undo: AsyncExitStack) -> None:
         if self.config.tls_settings:
             self._tls = await self.run_blocking(lambda: TlsContexts(self.config.tls_settings))
+        self._update_peer_rule()
         server = Server(
             self,
             Router(),
@@ -364,6 +368,16 @@ class Broker:
         """Return the TLS context of connections to other brokers, or None for plain text."""
         return None if self._tls is None else self._tls.client(self.config.inter_broker_listener)
 
+    def _update_peer_rule(self) -> None:
+        config, name = self.config, self.config.inter_broker_listener
+        protocol, own = config.listener_protocols[name], None
+        authenticates = protocol.has_sasl
+        if protocol.has_tls and not protocol.has_sasl:
+            authenticates = config.tls_settings[name].client_auth != "none"
+            assert self._tls is not None, "loaded before"
+            own = self._tls.own_principal(name)
+        self.peer_rule = PeerRule(name, authenticates, parse_principals(config.super_users), own)
+
     def leader_of(self, key: TopicPartition) -> int | None:
         """Return the leader of a partition according to the image, or None if the partition does
         not exist."""
@@ -388,6 +402,7 @@ class Broker:
         if tls is not None:
             settings = self.config.tls_settings
             tls.apply(await self.run_blocking(lambda: tls.changes(settings)))
+            self._update_peer_rule()
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run a function that may block on disk I/O in a thread, and return its result."""

@@ -338,6 +338,10 @@ class Connection(asyncio.BufferedProtocol):
     def is_tls(self) -> bool:
         return self.handshake is not None
 
+    @property
+    def is_peer(self) -> bool:
+        return self.server.broker.peer_rule.is_peer(self.listener, self.principal)
+
     def yielded(self) -> None:
         self._resume(YIELDING)
 

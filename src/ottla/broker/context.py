@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from ottla.core.security.principal import Principal
+from ottla.core.security.principal import ANONYMOUS, Principal
 
 Body: TypeAlias = dict[str, Any]
 """A response of any API, as the router and the connection see it. Handlers use the types in
@@ -60,6 +60,10 @@ class ClientConnection(Protocol):
     def is_tls(self) -> bool:
         """Whether the connection is encrypted."""
 
+    @property
+    def is_peer(self) -> bool:
+        """Whether another broker of the cluster opened the connection."""
+
 
 @dataclass(slots=True)
 class RequestContext:
@@ -79,3 +83,13 @@ class RequestContext:
     def is_tls(self) -> bool:
         """Whether the response is encrypted before it is sent."""
         return self.connection is not None and self.connection.is_tls
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether another broker of the cluster sent the request."""
+        return self.connection is not None and self.connection.is_peer
+
+    @property
+    def principal(self) -> Principal:
+        """The authenticated client."""
+        return ANONYMOUS if self.connection is None else self.connection.principal
