@@ -47,6 +47,7 @@ class ForwardedConnection:
         self.principal = principal
         self.is_tls = False
         self.is_peer = False
+        self.authentication = None
 
 
 class Envelope(Generic[PortsT]):
