@@ -45,6 +45,7 @@ from ottla.broker.listening import BindListener, bind_listener
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.logs import Logs, WantedLog
 from ottla.broker.partition import Partition
+from ottla.broker.peer_login import PeerLogin
 from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.registration import ensure_cluster_id, join_cluster
@@ -62,6 +63,7 @@ from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
 from ottla.metadata.zookeeper.store import ZooKeeperStore
+from ottla.net.connection import Authenticate
 from ottla.net.errors import ConnectionLost
 from ottla.storage.log import Log
 
@@ -132,6 +134,7 @@ class Broker:
         self._server: Server | None = None
         self._tls: TlsContexts | None = None
         self._sasl = SaslListeners(self, config)
+        self._peer_login = PeerLogin()
         self._has_joined = False
         self._opening = asyncio.Lock()
         self.store: MetadataStore
@@ -373,9 +376,15 @@ class Broker:
         """Return the TLS context of connections to other brokers, or None for plain text."""
         return None if self._tls is None else self._tls.client(self.config.inter_broker_listener)
 
+    def peer_authenticator(self) -> Authenticate | None:
+        """Return the function that authenticates connections to other brokers, or None if they do
+        not use SASL."""
+        return self._peer_login.authenticate
+
     def _update_peer_rule(self) -> None:
         config, name = self.config, self.config.inter_broker_listener
-        protocol, own = config.listener_protocols[name], None
+        self._peer_login.use_settings(config.sasl_settings.get(name))
+        protocol, own = config.listener_protocols[name], self._peer_login.principal
         authenticates = protocol.has_sasl
         if protocol.has_tls and not protocol.has_sasl:
             authenticates = config.tls_settings[name].client_auth != "none"
@@ -597,6 +606,7 @@ class Broker:
         self.group_coordinator.use_config(self.config)
         if self._server is not None:
             self._server.config = _server_config(self.config)
+            self._update_peer_rule()
             self.spawn(self.check_tls())
 
 

@@ -85,6 +85,7 @@ class Peers:
                 client_id=peer_client_id(self._broker.node_id),
                 timeout_s=CONNECT_TIMEOUT_S,
                 tls=self._broker.peer_tls(),
+                authenticate=self._broker.peer_authenticator(),
             )
             self._connections[broker_id] = connection
             return connection

@@ -28,6 +28,7 @@ from ottla.core.group.events import GroupEvent
 from ottla.core.security.peers import PeerRule
 from ottla.core.txn.events import TransactionEvent
 from ottla.metadata.image import ClusterImage
+from ottla.net.connection import Authenticate
 
 T = TypeVar("T")
 
@@ -127,6 +128,10 @@ class PeerEndpoints(NodeId, Protocol):
 
     def peer_tls(self) -> ssl.SSLContext | None:
         """Return the TLS context of connections between brokers, or None for plain text."""
+
+    def peer_authenticator(self) -> Authenticate | None:
+        """Return the function that authenticates connections to other brokers, or None if they do
+        not use SASL."""
 
 
 class PeerRecognition(Protocol):

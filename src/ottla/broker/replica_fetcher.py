@@ -388,6 +388,7 @@ class ReplicaFetcher:
             client_id=peer_client_id(self._broker.node_id),
             timeout_s=CONNECT_TIMEOUT_S,
             tls=self._broker.peer_tls(),
+            authenticate=self._broker.peer_authenticator(),
         )
         return self._connection
 

@@ -6,6 +6,8 @@ from collections.abc import Container
 
 from ottla.base.config.broker_attributes import BrokerAttributes
 from ottla.base.config.definition import ConfigError
+from ottla.base.config.sasl_settings import HIDDEN
+from ottla.base.config.tls_settings import listener_prefix
 
 _RANGES = [
     ("group.consumer", "session.timeout.ms"),
@@ -34,6 +36,7 @@ def check_together(config: BrokerAttributes, explicit: Container[str]) -> None:
     _check_retention(config)
     _check_limits(config)
     _check_listener_names(config, explicit)
+    _check_broker_login(config)
     for prefix, name in _RANGES:
         minimum = _number(config, f"{prefix}.min.{name}")
         maximum = _number(config, f"{prefix}.max.{name}")
@@ -90,6 +93,28 @@ def _check_listener_names(config: BrokerAttributes, explicit: Container[str]) ->
     if protocol not in (each.name for each in config.listener_protocols.values()):
         allowed = "must be the security protocol of a listener"
         raise ConfigError("security.inter.broker.protocol", protocol, allowed)
+
+
+def _check_broker_login(config: BrokerAttributes) -> None:
+    """Check that the brokers of a cluster have credentials for each other."""
+    listener = config.inter_broker_listener
+    settings = config.sasl_settings.get(listener)
+    if settings is None or not config.zookeeper_connect:
+        return
+    mechanism = settings.inter_broker_mechanism
+    if mechanism not in settings.names:
+        allowed = (
+            f"must be one of the mechanisms that the listener for brokers, {listener}, accepts "
+            f"({', '.join(settings.names)})"
+        )
+        raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, allowed)
+    module = settings.inter_broker_login()
+    if module is None or not module.username or not module.password:
+        allowed = (
+            'must have username="…" and password="…", with which the brokers log in to each other'
+        )
+        name = f"{listener_prefix(listener)}{mechanism.lower()}.sasl.jaas.config"
+        raise ConfigError(name, HIDDEN, allowed)
 
 
 def _number(config: BrokerAttributes, name: str) -> int:
