@@ -37,9 +37,7 @@ class ImageCredentials:
         self._broker = broker
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        find = getattr(self._broker.image, "scram_credential", None)
-        found: ScramCredential | None = None if find is None else find(mechanism, user)
-        return found
+        return self._broker.image.scram_credential(mechanism, user)
 
 
 def _plain(settings: MechanismSettings, broker: MechanismPorts) -> Mechanism:
