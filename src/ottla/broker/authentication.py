@@ -217,11 +217,15 @@ class Authentication:
         self._offer = offer
         self._broker = broker
         self._dialogue = Dialogue(offer.mechanisms)
-        self.deadline = broker.clock.monotonic() + AUTHENTICATION_TIMEOUT_S
+        self.deadline = float("inf")
         """Time when the connection is closed, unless the client is authenticated before."""
         connection.reader.use_memory(offer.memory)
 
     # ------------------------------------------------------------------------ from the connection
+
+    def begin(self) -> None:
+        """Start the time limit, because the connection is now read."""
+        self.deadline = self._broker.clock.monotonic() + AUTHENTICATION_TIMEOUT_S
 
     def admits(self, frame: memoryview, ready: list[Piece]) -> bool:
         """Return whether a frame is a request to be served.
