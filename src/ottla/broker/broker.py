@@ -211,7 +211,8 @@ class Broker:
         the directories. A standalone broker looks for them until its first controller epoch."""
         if self.cluster is not None or self.image.controller_epoch != NO_CONTROLLER_EPOCH:
             return Adoption()
-        return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config))
+        users = frozenset(self.image.scram)
+        return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config, users))
 
     async def _serve(self, adoption: Adoption, undo: AsyncExitStack) -> None:
         if self.config.tls_settings:
