@@ -89,7 +89,7 @@ class StrangerMemory:
         return True
 
     def take(self, owner: FrameReader, size_bytes: int) -> bool:
-        if self.used_bytes + size_bytes > STRANGERS_BYTES:
+        if self.used_bytes and self.used_bytes + size_bytes > STRANGERS_BYTES:
             raise FrameRefused("too many clients that are not authenticated send large requests")
         if not self._memory.take(owner, size_bytes):
             return False
