@@ -39,7 +39,7 @@ Users = Mapping[str, Mapping[ScramMechanism, ScramCredential]]
 
 @dataclass(slots=True)
 class Formatted:
-    """What `format_storage` has changed."""
+    """Result of `format_storage`."""
 
     directories: list[str] = field(default_factory=list)
     """The data directories that were formatted."""
