@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from ottla.base.cluster import TopicImage
 from ottla.base.config.broker import BrokerConfig
+from ottla.base.config.tls_settings import TlsSettings
 from ottla.base.config.topic import TopicConfig, topic_config
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import MetadataStore
@@ -57,7 +58,9 @@ from ottla.core.produce import needs_records
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
+from ottla.metadata.zookeeper.session import TlsContext
 from ottla.metadata.zookeeper.store import ZooKeeperStore
+from ottla.net.client_contexts import ClientContexts
 from ottla.net.errors import ConnectionLost
 from ottla.storage.log import Log
 
@@ -196,13 +199,24 @@ class Broker:
             store.on_write_error = lambda error: self.logs.disk_watch.write_failed(path, error)
             self.store = store
             return
+        security = config.zookeeper_security
         zookeeper = await ZooKeeperStore.open(
             config.zookeeper_connect,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connect_timeout_ms=config.zookeeper_connection_timeout_ms,
+            tls=await self._zookeeper_tls(security.tls),
+            credentials=security.credentials,
+            set_acl=security.set_acl,
         )
         self.store = zookeeper
         self.cluster = Cluster(self, zookeeper)
+
+    async def _zookeeper_tls(self, settings: TlsSettings | None) -> TlsContext | None:
+        if settings is None:
+            return None
+        contexts = await self.run_blocking(lambda: ClientContexts(settings, "ZooKeeper"))
+        # Not in the broker's own threads: a hanging disk must not keep it from reconnecting.
+        return lambda: asyncio.to_thread(contexts.current)
 
     async def _adopt(self) -> Adoption:
         """Return the topics that Apache Kafka, or an Ottla broker that lost its metadata, left in
