@@ -26,8 +26,8 @@ ZOOKEEPER_TLS_KEYS = [
         "zookeeper.clientCnxnSocket",
         STRING,
         None,
-        "Network library of Kafka's ZooKeeper client. Only Netty's class is accepted, because only "
-        "that one supports TLS. This broker does not need the property.",
+        "Only Netty's class is accepted, because Java programs need it for TLS. No effect: the "
+        "ZooKeeper client of this broker is not a Java program.",
         one_of(NETTY),
         MEDIUM,
     ),

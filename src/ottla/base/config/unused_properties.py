@@ -136,6 +136,7 @@ SHOWN = {
     "follower's connections",
     "replication.quota.window.num": "a replication quota accumulates for one second",
     "replication.quota.window.size.seconds": "a replication quota accumulates for one second",
+    "zookeeper.clientCnxnSocket": "the ZooKeeper client of this broker is not a Java program",
     "log.dir.failure.timeout.ms": "brokers do not report failed log directories to the controller",
     "log.initial.task.delay.ms": "each background task first runs after its own interval",
     "log.flush.start.offset.checkpoint.interval.ms": "log start offsets are checkpointed together "

@@ -39,6 +39,12 @@ class ZooKeeperSecurity:
     set_acl: bool = False
 
     @property
+    def has_identity(self) -> bool:
+        """Whether ZooKeeper can know who connects: by a password or a certificate."""
+        has_certificate = self.tls is not None and self.tls.keystore_location is not None
+        return self.credentials is not None or has_certificate
+
+    @property
     def sends_password_in_plain_text(self) -> bool:
         return (
             self.credentials is not None and self.credentials.scheme == DIGEST and self.tls is None
@@ -52,16 +58,15 @@ def zookeeper_security(values: Mapping[str, Value]) -> ZooKeeperSecurity:
         ConfigError: The values contradict each other.
     """
     tls = _tls(values) if values["zookeeper.ssl.client.enable"] else None
-    credentials = _credentials(values)
-    set_acl = bool(values["zookeeper.set.acl"])
-    if set_acl and credentials is None and (tls is None or tls.keystore_location is None):
+    security = ZooKeeperSecurity(tls, _credentials(values), bool(values["zookeeper.set.acl"]))
+    if security.set_acl and not security.has_identity:
         allowed = (
             "requires that ZooKeeper knows the broker: set zookeeper.auth.user and "
             "zookeeper.auth.password, or zookeeper.ssl.client.enable=true and "
             "zookeeper.ssl.keystore.location"
         )
         raise ConfigError("zookeeper.set.acl", "true", allowed)
-    return ZooKeeperSecurity(tls, credentials, set_acl)
+    return security
 
 
 def parse_zookeeper_security(properties: Mapping[str, str]) -> ZooKeeperSecurity:
@@ -83,7 +88,7 @@ def parse_zookeeper_security(properties: Mapping[str, str]) -> ZooKeeperSecurity
 
 def without_tls(properties: Mapping[str, str]) -> list[str]:
     """Return the TLS properties that have no effect because TLS is not enabled."""
-    names = {key.name for key in ZOOKEEPER_TLS_KEYS} - {"zookeeper.clientCnxnSocket"}
+    names = {key.name for key in ZOOKEEPER_TLS_KEYS if key.name.startswith(_PREFIX)}
     enable = "zookeeper.ssl.client.enable"
     if properties.get(enable, "").strip().lower() == "true":
         return []
@@ -91,20 +96,22 @@ def without_tls(properties: Mapping[str, str]) -> list[str]:
 
 
 def _tls(values: Mapping[str, Value]) -> TlsSettings:
-    password = _text(values, "keystore.password")
+    password = _text(values, "zookeeper.ssl.keystore.password")
     return TlsSettings(
         prefix=_PREFIX,
-        protocol=_text(values, "protocol") or "TLSv1.3",
-        enabled_protocols=_items(values, "enabled.protocols"),
-        cipher_suites=_items(values, "cipher.suites"),
-        keystore_type=_text(values, "keystore.type") or _ANY_FORMAT,
-        keystore_location=_text(values, "keystore.location"),
+        protocol=_text(values, "zookeeper.ssl.protocol") or "TLSv1.3",
+        enabled_protocols=_items(values, "zookeeper.ssl.enabled.protocols"),
+        cipher_suites=_items(values, "zookeeper.ssl.cipher.suites"),
+        keystore_type=_text(values, "zookeeper.ssl.keystore.type") or _ANY_FORMAT,
+        keystore_location=_text(values, "zookeeper.ssl.keystore.location"),
         keystore_password=password,
         key_password=password,  # ZooKeeper has one property for both
-        truststore_type=_text(values, "truststore.type") or _ANY_FORMAT,
-        truststore_location=_text(values, "truststore.location"),
-        truststore_password=_text(values, "truststore.password"),
-        endpoint_identification_algorithm=_text(values, "endpoint.identification.algorithm") or "",
+        truststore_type=_text(values, "zookeeper.ssl.truststore.type") or _ANY_FORMAT,
+        truststore_location=_text(values, "zookeeper.ssl.truststore.location"),
+        truststore_password=_text(values, "zookeeper.ssl.truststore.password"),
+        endpoint_identification_algorithm=(
+            _text(values, "zookeeper.ssl.endpoint.identification.algorithm") or ""
+        ),
     )
 
 
@@ -126,11 +133,11 @@ def _credentials(values: Mapping[str, Value]) -> ZooKeeperCredentials | None:
 
 
 def _text(values: Mapping[str, Value], name: str) -> str | None:
-    value = values[_PREFIX + name]
+    value = values[name]
     return None if value is None else str(value)
 
 
 def _items(values: Mapping[str, Value], name: str) -> tuple[str, ...]:
-    value = values[_PREFIX + name]
+    value = values[name]
     assert isinstance(value, list)
     return tuple(value)

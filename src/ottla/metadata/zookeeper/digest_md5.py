@@ -16,7 +16,7 @@ import hmac
 import re
 import secrets
 
-SERVICE_URI = "zookeeper/zk-sasl-md5"
+SERVICE = "zookeeper/zk-sasl-md5"
 """Service and server name that ZooKeeper's servers use, whatever their host names are."""
 QOP = "auth"
 FIRST_COUNT = "00000001"
@@ -35,13 +35,21 @@ class DigestMd5Client:
     Args:
         user: Name of the user.
         password: Password of the user.
-        client_nonce: A value that is never used twice.
+        client_nonce: A value that is never used twice; None for a random one.
+        service: Service and name of the server.
     """
 
-    def __init__(self, user: str, password: str, client_nonce: str | None = None) -> None:
+    def __init__(
+        self,
+        user: str,
+        password: str,
+        client_nonce: str | None = None,
+        service: str = SERVICE,
+    ) -> None:
         self._user = user
         self._password = password
         self._client_nonce = client_nonce or secrets.token_urlsafe(24)
+        self._service = service
         self._expected = b""
 
     def respond(self, challenge: bytes) -> bytes:
@@ -70,7 +78,7 @@ class DigestMd5Client:
                 f'cnonce="{self._client_nonce}"'.encode(),
                 f"nc={FIRST_COUNT}".encode(),
                 f"qop={QOP}".encode(),
-                f'digest-uri="{SERVICE_URI}"'.encode(),
+                f'digest-uri="{self._service}"'.encode(),
                 f"maxbuf={MAX_BUFFER}".encode(),
                 b"response=" + response,
             ]
@@ -89,7 +97,7 @@ class DigestMd5Client:
     def _response(self, session: bytes, nonce: bytes, action: bytes) -> bytes:
         parts = (
             *(_hex(session), nonce, FIRST_COUNT.encode(), self._client_nonce.encode()),
-            *(QOP.encode(), _hex(action + SERVICE_URI.encode())),
+            *(QOP.encode(), _hex(action + self._service.encode())),
         )
         return _hex(b":".join(parts))
 

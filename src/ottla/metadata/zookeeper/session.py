@@ -42,7 +42,7 @@ from ottla.metadata.zookeeper.connection import (
     SettingsRejected,
     tls_failure,
 )
-from ottla.metadata.zookeeper.jute import OpCode, WatchEvent, ZkCode, ZkError
+from ottla.metadata.zookeeper.jute import Connected, OpCode, WatchEvent, ZkCode, ZkError
 
 logger = logging.getLogger(__name__)
 
@@ -238,11 +238,7 @@ class ZooKeeperSession:
         try:
             async with asyncio.timeout(CONNECT_ATTEMPT_S):
                 await self._connect(connection, host, port, tls)
-                granted = await connection.handshake(
-                    jute.connect_request(
-                        self._last_zxid, self._wanted_timeout_ms, self.session_id, self._password
-                    )
-                )
+                granted = await self._handshake(connection)
             if granted.timeout_ms <= 0 or granted.session_id == NO_SESSION:
                 self._lose_session("the ensemble reports that it has expired")
                 return
@@ -294,6 +290,20 @@ class ZooKeeperSession:
             raise ConnectionResetError(
                 "the server closed the connection during the TLS handshake; check that it is the "
                 "port for TLS (secureClientPort)"
+            ) from None
+
+    async def _handshake(self, connection: Connection) -> Connected:
+        request = jute.connect_request(
+            self._last_zxid, self._wanted_timeout_ms, self.session_id, self._password
+        )
+        try:
+            return await connection.handshake(request)
+        except ConnectionLoss:
+            if connection.failure is not None:
+                raise connection.failure from None
+            hint = "" if self._tls is not None else ", or expects TLS (zookeeper.ssl.client.enable)"
+            raise ConnectionResetError(
+                f"the server closed the connection; perhaps it has no quorum yet{hint}"
             ) from None
 
     async def _prepare(self, connection: Connection) -> None:
