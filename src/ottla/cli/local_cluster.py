@@ -299,20 +299,14 @@ class LocalCluster:
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": in_sync,
             **self._properties,
-            "node.id": str(id),
             "zookeeper.connect": zookeeper,
         }
         # In a file, because other users can see command lines, and properties may be passwords.
         file = self._directory / f"broker-{id}.properties"
         write_private(file, format_properties(properties))
         command = [sys.executable, "-m", "ottla", "broker", "--listen", f"{HOST}:{port}"]
-        return [
-            *command,
-            "--config",
-            str(file),
-            "--data-dir",
-            str(self._directory / f"broker-{id}"),
-        ]
+        command += ["--data-dir", str(self._directory / f"broker-{id}")]
+        return [*command, "--config", str(file), "--override", f"node.id={id}"]
 
     # -------------------------------------------------------------------------- run and stop
 

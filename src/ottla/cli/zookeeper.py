@@ -115,7 +115,8 @@ def zookeeper(
     try:
         if len(addresses) == 1:  # in an ensemble, the server serves once it finds the others
             member.wait_until_serving()
-        click.echo(f"ZooKeeper is running; zookeeper.connect={member.connect}")
+        manner = "" if security is None else " with TLS"
+        click.echo(f"ZooKeeper is running{manner}; zookeeper.connect={member.connect}")
         while not signals and member.is_running:
             time.sleep(POLL_S)
     finally:

@@ -196,7 +196,8 @@ class ZooKeeperSession:
                     self.session_id, self._password = NO_SESSION, NO_PASSWORD  # nobody used it
                 self._report(str(error), logging.WARNING)
             except (OSError, ZkError, ValueError, TimeoutError, struct.error) as error:
-                self._report(f"ZooKeeper {host}:{port}: {str(error) or type(error).__name__}")
+                reason = str(error) or ("no response" if isinstance(error, TimeoutError) else None)
+                self._report(f"ZooKeeper {host}:{port}: {reason or type(error).__name__}")
             self._drop_connection()
             rejected = len(self._rejections) == len(self._servers)
             if rejected and not self._was_ready:
