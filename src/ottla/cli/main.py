@@ -13,9 +13,7 @@ SECTIONS = {
         "broker": "ottla.cli.broker:broker",
         "cluster": "ottla.cli.cluster:cluster",
         "zookeeper": "ottla.cli.zookeeper:zookeeper",
-        "zookeeper-security-migration": (
-            "ottla.cli.zookeeper_security_migration:zookeeper_security_migration"
-        ),
+        "zookeeper-acl": ("ottla.cli.zookeeper_security_migration:zookeeper_security_migration"),
         "configs": "ottla.cli.kafka_configs:kafka_configs",
         "reassign-partitions": "ottla.cli.kafka_reassign_partitions:kafka_reassign_partitions",
         "leader-election": "ottla.cli.kafka_leader_election:kafka_leader_election",

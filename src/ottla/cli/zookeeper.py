@@ -25,7 +25,7 @@ QUORUM_PORT, ELECTION_PORT = 2888, 3888
     cls=Tool,
     examples="""ottla zookeeper --data-dir ./zookeeper
     ottla zookeeper --listen zk1:2181 --secure-dir ./secure
-    ottla zookeeper --id 1 --member a:2181:2888:3888 --member b:2181:2888:3888 --member …""",
+    ottla zookeeper --id 1 --member a:2181:2888:3888 --member … --secure-dir ./secure""",
 )
 @click.option("--data-dir", metavar="DIR", help="Directory of the server's data.")
 @click.option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import NoReturn
 
 import click
@@ -73,11 +72,13 @@ def zookeeper_security_migration(
     check_paths: bool,
     config_file: str | None,
 ) -> None:
-    """Protect the nodes of a running cluster in ZooKeeper.
+    """Protect the nodes of a cluster in ZooKeeper.
 
     Run it after all brokers have been restarted with zookeeper.set.acl=true, so that new nodes are
     protected already.
     """
+    import asyncio
+
     from ottla.base.config.properties import load_properties
     from ottla.base.config.zookeeper_security import parse_zookeeper_security
     from ottla.metadata.zookeeper.migration import migrate

@@ -39,7 +39,7 @@ def write(connect: str, properties: dict[str, str]) -> None:
 
 
 def migrated(*arguments: str) -> Result:
-    return CliRunner().invoke(ottla, ["zookeeper-security-migration", *arguments])
+    return CliRunner().invoke(ottla, ["zookeeper-acl", *arguments])
 
 
 @pytest.fixture

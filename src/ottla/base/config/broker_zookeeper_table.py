@@ -133,9 +133,9 @@ ZOOKEEPER_SECURITY_KEYS = [
         "zookeeper.auth.scheme",
         STRING,
         "sasl",
-        "How the broker proves to ZooKeeper that it knows zookeeper.auth.password: sasl for SASL "
-        "DIGEST-MD5, the mechanism of Kafka's DigestLoginModule, or digest for ZooKeeper's scheme "
-        "of that name, which sends the password itself. Specific to Ottla.",
+        "Scheme of authentication with a password: sasl for SASL DIGEST-MD5, as Kafka's "
+        "DigestLoginModule uses, or digest for ZooKeeper's scheme of that name, which sends the "
+        "password itself. Specific to Ottla.",
         one_of("sasl", "digest"),
         MEDIUM,
     ),
