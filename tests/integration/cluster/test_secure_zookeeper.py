@@ -30,6 +30,7 @@ from tests.integration.cluster.zookeeper_access import (
 from ottla.base.errors import UserError
 from ottla.metadata.zookeeper.ensemble import EnsembleMember, local_addresses
 from ottla.metadata.zookeeper.ensemble_security import EnsembleSecurity
+from ottla.testing.broker import BrokerProcess
 
 pytestmark = needs_openssl
 
@@ -160,6 +161,26 @@ def test_everybody_else_is_refused_at_once_in_a_sentence(
     assert sentence in found
     assert PASSWORD not in found
     assert time.monotonic() - began < AT_ONCE_S
+
+
+def test_a_broker_with_a_wrong_password_ends_with_one_sentence(
+    secured: EnsembleMember, broker: dict[str, str], tmp_path: Path
+) -> None:
+    wrong = {"zookeeper.connect": secured.connect, "zookeeper.auth.password": "guessed"}
+    process = BrokerProcess(tmp_path, overrides={**broker, **wrong})
+    try:
+        process.start(wait=False)
+        assert process.wait(60) == 1
+        log = process.log()
+        sentence = (
+            f"ZooKeeper at {secured.connect} does not accept the user 'brokers': authentication "
+            "failed. Check zookeeper.auth.user and zookeeper.auth.password."
+        )
+        assert log.strip().splitlines()[-1].endswith(sentence)
+        assert "Traceback" not in log
+        assert "guessed" not in log
+    finally:
+        process.close()
 
 
 def test_plain_text_at_the_port_for_tls_ends_with_a_hint(

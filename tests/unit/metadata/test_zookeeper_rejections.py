@@ -7,14 +7,17 @@ import logging
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
+from unittest.mock import Mock
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ottla.base.config.zookeeper_security import ZooKeeperCredentials
 from ottla.base.errors import UserError
 from ottla.metadata.zookeeper import jute
 from ottla.metadata.zookeeper import session as module
-from ottla.metadata.zookeeper.connection import SettingsRejected
+from ottla.metadata.zookeeper.connection import Connection, SettingsRejected
 from ottla.metadata.zookeeper.jute import OpCode
 from ottla.metadata.zookeeper.session import ZooKeeperSession
 
@@ -272,3 +275,45 @@ def test_one_server_that_accepts_the_settings_suffices() -> None:
                 each.close()
 
     asyncio.run(start())
+
+
+class Nothing:
+    """A session that ignores everything."""
+
+    def heard(self, sent_at: float) -> None: ...
+    def saw_zxid(self, zxid: int) -> None: ...
+    def saw_event(self, event: jute.WatchEvent, zxid: int) -> None: ...
+
+
+REPLY = st.builds(
+    lambda xid, zxid, error, body: jute.frame(struct.pack(">iqi", xid, zxid, error) + body),
+    st.sampled_from([1, 2, -1, -2, -4, 77]),
+    st.integers(0, 9),
+    st.sampled_from([0, -101, AUTHENTICATION_REQUIRED, 5]),
+    st.binary(max_size=40),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.binary(max_size=40) | REPLY, max_size=6), st.booleans())
+def test_arbitrary_answers_end_the_connection_at_most(parts: list[bytes], is_set_up: bool) -> None:
+    async def feed() -> None:
+        connection = Connection(Nothing(), "zk:2181")
+        transport = Mock()
+        connection.connection_made(transport)
+        handshake = asyncio.create_task(connection.handshake(b""))
+        await asyncio.sleep(0)
+        if is_set_up:
+            connection.data_received(jute.frame(CONNECTED))
+        requests = [connection.send(OpCode.SASL), connection.send(OpCode.GET_DATA)]
+        for part in parts:
+            connection.data_received(part)
+        connection.connection_lost(None)
+        assert all(each.done() for each in requests)
+        await asyncio.gather(handshake, *requests, return_exceptions=True)
+
+    logging.disable(logging.WARNING)
+    try:
+        asyncio.run(feed())
+    finally:
+        logging.disable(logging.NOTSET)

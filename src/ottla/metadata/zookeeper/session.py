@@ -216,7 +216,7 @@ class ZooKeeperSession:
 
     def _report(self, failure: str, level: int = logging.INFO) -> None:
         """Log each distinct failure once per outage, so that long outages do not fill the log."""
-        self.last_failure = failure
+        self.last_failure = failure.rstrip(".")
         if failure not in self._reported and (self._was_ready or level == logging.INFO):
             logger.log(level, "%s", failure)
         self._reported.add(failure)
@@ -314,7 +314,7 @@ class ZooKeeperSession:
         except SettingsRejected as error:
             connection.close(error)
             return
-        except ZkError as error:
+        except (ZkError, ValueError, struct.error) as error:
             if connection.failure is None:
                 logger.warning("Closing an unusable ZooKeeper connection: %s", error)
             connection.close()
