@@ -26,13 +26,13 @@ from typing import Any, TypeVar
 
 from ottla.base.cluster import TopicImage
 from ottla.base.config.broker import BrokerConfig
-from ottla.base.config.tls_settings import TlsSettings
 from ottla.base.config.topic import TopicConfig, topic_config
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import MetadataStore
 from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
 from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
+from ottla.broker.authentication import SaslListeners
 from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
 from ottla.broker.controller import Controller
 from ottla.broker.coordinator import Coordinator
@@ -45,6 +45,7 @@ from ottla.broker.listening import BindListener, bind_listener
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.logs import Logs, WantedLog
 from ottla.broker.partition import Partition
+from ottla.broker.peer_login import PeerLogin
 from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.registration import ensure_cluster_id, join_cluster
@@ -53,14 +54,14 @@ from ottla.broker.router import Router
 from ottla.broker.server import Listener, Server, ServerConfig
 from ottla.broker.tls_contexts import TlsContexts
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from ottla.broker.zookeeper import open_zookeeper
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.produce import needs_records
+from ottla.core.security.peers import PeerRule, parse_principals
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
-from ottla.metadata.zookeeper.session import TlsContext
-from ottla.metadata.zookeeper.store import ZooKeeperStore
-from ottla.net.client_contexts import ClientContexts
+from ottla.net.connection import Authenticate
 from ottla.net.errors import ConnectionLost
 from ottla.storage.log import Log
 
@@ -124,10 +125,14 @@ class Broker:
         self.transaction_coordinator = TransactionCoordinator(self)
         self.client_log = LogLimiter(logger, clock.monotonic)
         """Rate-limited log for client behaviour that an operator should know about."""
+        self.peer_rule = PeerRule(config.inter_broker_listener, authenticates=True)
+        """Decides which connections are those of other brokers."""
         self._lock: Lock = DataLock() if lock is None else lock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
         self._tls: TlsContexts | None = None
+        self._sasl = SaslListeners(self, config)
+        self._peer_login = PeerLogin()
         self._has_joined = False
         self._opening = asyncio.Lock()
         self.store: MetadataStore
@@ -199,35 +204,22 @@ class Broker:
             store.on_write_error = lambda error: self.logs.disk_watch.write_failed(path, error)
             self.store = store
             return
-        security = config.zookeeper_security
-        zookeeper = await ZooKeeperStore.open(
-            config.zookeeper_connect,
-            session_timeout_ms=config.zookeeper_session_timeout_ms,
-            connect_timeout_ms=config.zookeeper_connection_timeout_ms,
-            tls=await self._zookeeper_tls(security.tls),
-            credentials=security.credentials,
-            set_acl=security.set_acl,
-        )
+        zookeeper = await open_zookeeper(config)
         self.store = zookeeper
         self.cluster = Cluster(self, zookeeper)
-
-    async def _zookeeper_tls(self, settings: TlsSettings | None) -> TlsContext | None:
-        if settings is None:
-            return None
-        contexts = await self.run_blocking(lambda: ClientContexts(settings, "ZooKeeper"))
-        # Not in the broker's own threads: a hanging disk must not keep it from reconnecting.
-        return lambda: asyncio.to_thread(contexts.current)
 
     async def _adopt(self) -> Adoption:
         """Return the topics that Apache Kafka, or an Ottla broker that lost its metadata, left in
         the directories. A standalone broker looks for them until its first controller epoch."""
         if self.cluster is not None or self.image.controller_epoch != NO_CONTROLLER_EPOCH:
             return Adoption()
-        return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config))
+        users = frozenset(self.image.scram)
+        return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config, users))
 
     async def _serve(self, adoption: Adoption, undo: AsyncExitStack) -> None:
         if self.config.tls_settings:
             self._tls = await self.run_blocking(lambda: TlsContexts(self.config.tls_settings))
+        self._update_peer_rule()
         server = Server(
             self,
             Router(),
@@ -236,6 +228,7 @@ class Broker:
             produce_fast_path=lambda: ProduceFastPath(self),
             bind=self._bind,
             tls=self._tls,
+            sasl=self._sasl,
         )
         await server.start()
         self._server = server
@@ -378,6 +371,22 @@ class Broker:
         """Return the TLS context of connections to other brokers, or None for plain text."""
         return None if self._tls is None else self._tls.client(self.config.inter_broker_listener)
 
+    def peer_authenticator(self) -> Authenticate | None:
+        """Return the function that authenticates connections to other brokers, or None if they do
+        not use SASL."""
+        return self._peer_login.authenticate
+
+    def _update_peer_rule(self) -> None:
+        config, name = self.config, self.config.inter_broker_listener
+        self._peer_login.use_settings(config.sasl_settings.get(name))
+        protocol, own = config.listener_protocols[name], self._peer_login.principal
+        authenticates = protocol.has_sasl
+        if protocol.has_tls and not protocol.has_sasl:
+            authenticates = config.tls_settings[name].client_auth != "none"
+            assert self._tls is not None, "loaded before"
+            own = self._tls.own_principal(name)
+        self.peer_rule = PeerRule(name, authenticates, parse_principals(config.super_users), own)
+
     def leader_of(self, key: TopicPartition) -> int | None:
         """Return the leader of a partition according to the image, or None if the partition does
         not exist."""
@@ -402,6 +411,7 @@ class Broker:
         if tls is not None:
             settings = self.config.tls_settings
             tls.apply(await self.run_blocking(lambda: tls.changes(settings)))
+            self._update_peer_rule()
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run a function that may block on disk I/O in a thread, and return its result."""
@@ -583,9 +593,11 @@ class Broker:
     def _use_dynamic_config(self) -> None:
         broker_configs, default_configs = self.image.dynamic_configs(self.node_id)
         self.config = self._static_config.with_dynamic(default_configs, broker_configs)
+        self._sasl.use_config(self.config)
         self.group_coordinator.use_config(self.config)
         if self._server is not None:
             self._server.config = _server_config(self.config)
+            self._update_peer_rule()
             self.spawn(self.check_tls())
 
 

@@ -22,6 +22,7 @@ from ottla.broker.handlers import (
     add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_partitions,
@@ -36,6 +37,7 @@ from ottla.broker.handlers import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -56,11 +58,14 @@ from ottla.broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
 )
 from ottla.broker.handlers.api_versions import ApiVersions
+from ottla.broker.handlers.envelope import Envelope
 from ottla.broker.logs import Logs
 from ottla.broker.partition import Partition
 from ottla.broker.ports import (
@@ -72,6 +77,7 @@ from ottla.broker.ports import (
     NodeId,
     PartitionLeaders,
     PartitionLookup,
+    PeerRecognition,
     Tasks,
     Threads,
     TimeSource,
@@ -96,6 +102,7 @@ class HandlerPorts(
     NodeId,
     PartitionLeaders,
     PartitionLookup,
+    PeerRecognition,
     Tasks,
     Threads,
     TimeSource,
@@ -158,6 +165,7 @@ HANDLERS: dict[Api, Handler[HandlerPorts]] = {
     Api.SYNC_GROUP: sync_group.handle,
     Api.DESCRIBE_GROUPS: describe_groups.handle,
     Api.LIST_GROUPS: list_groups.handle,
+    Api.SASL_HANDSHAKE: sasl_handshake.handle,
     Api.CREATE_TOPICS: create_topics.handle,
     Api.DELETE_TOPICS: delete_topics.handle,
     Api.DELETE_RECORDS: delete_records.handle,
@@ -171,6 +179,7 @@ HANDLERS: dict[Api, Handler[HandlerPorts]] = {
     Api.DESCRIBE_CONFIGS: describe_configs.handle,
     Api.ALTER_CONFIGS: alter_configs.handle,
     Api.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
+    Api.SASL_AUTHENTICATE: sasl_authenticate.handle,
     Api.CREATE_PARTITIONS: create_partitions.handle,
     Api.DELETE_GROUPS: delete_groups.handle,
     Api.ELECT_LEADERS: elect_leaders.handle,
@@ -178,6 +187,8 @@ HANDLERS: dict[Api, Handler[HandlerPorts]] = {
     Api.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments.handle,
     Api.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments.handle,
     Api.OFFSET_DELETE: offset_delete.handle,
+    Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials.handle,
+    Api.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials.handle,
     Api.DESCRIBE_CLUSTER: describe_cluster.handle,
     Api.DESCRIBE_PRODUCERS: describe_producers.handle,
     Api.DESCRIBE_TRANSACTIONS: describe_transactions.handle,
@@ -187,8 +198,8 @@ HANDLERS: dict[Api, Handler[HandlerPorts]] = {
     Api.LIST_CONFIG_RESOURCES: list_config_resources.handle,
     Api.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
 }
-"""API -> handler, in the order of the keys. ApiVersions is not listed: each router creates its own,
-because its response describes the table.
+"""API -> handler, in the order of the keys. ApiVersions and Envelope are not listed: each router
+creates its own, because they depend on the table.
 
 This table is the only place where the types of requests and responses are lost: the key decides at
 run time which types a handler gets and returns. Each handler names them (`ottla.wire.messages`)."""
@@ -225,10 +236,12 @@ class Router:
     """The routes of all APIs."""
 
     def __init__(self, handlers: Mapping[Api, Handler[HandlerPorts]] = HANDLERS) -> None:
-        keys = sorted({*handlers, Api.API_VERSIONS})
+        keys = sorted({*handlers, Api.API_VERSIONS, Api.ENVELOPE})
+        envelope = Envelope({api: each for api, each in handlers.items() if api in FORWARDED})
         self._api_versions = ApiVersions([_advertised(key) for key in keys])
         table: dict[Api, Handler[HandlerPorts]] = {
             Api.API_VERSIONS: self._api_versions.handle,
+            Api.ENVELOPE: envelope.handle,
             **handlers,
         }
         self._routes: dict[int, Route] = {key: Route(key, table[key]) for key in keys}

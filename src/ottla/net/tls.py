@@ -22,9 +22,12 @@ from ottla.base.installation import install_extra
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+    from cryptography.x509 import Name
 
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _PEM_START = b"-----BEGIN "
+_ALERT = "ottla_alert"
+"""Attribute of an exception."""
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {
     "none": ssl.CERT_NONE,
@@ -42,13 +45,59 @@ _TLS_1_3_SUITES = frozenset(
 )
 
 
-def server_context(settings: TlsSettings) -> ssl.SSLContext:
+class ServerStream(ssl.SSLObject):
+    """The server's end of an encrypted connection. It keeps the alert of a failed handshake.
+
+    Event loops close the connection when a handshake fails, without sending the alert that OpenSSL
+    has written. The client then takes a rejected certificate for a network failure, and retries.
+    """
+
+    outgoing: ssl.MemoryBIO
+
+    def do_handshake(self) -> None:
+        """Continue the handshake."""
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            setattr(error, _ALERT, self.outgoing.read())
+            raise
+
+
+class ServerContext(ssl.SSLContext):
+    """The context of a listener, whose connections are `ServerStream`s."""
+
+    sslobject_class = ServerStream
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Create the server's end of a connection."""
+        stream = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        assert isinstance(stream, ServerStream)
+        stream.outgoing = outgoing
+        return stream
+
+
+def alert_of(error: BaseException) -> bytes:
+    """Return the alert of a handshake that failed on a `ServerContext`, which was not sent."""
+    alert: bytes = getattr(error, _ALERT, b"")
+    return alert
+
+
+def server_context(settings: TlsSettings) -> ServerContext:
     """Return the context of a listener.
 
     Raises:
         UserError: A setting or a file cannot be used. The message is a sentence that names it.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     _set_protocols(context, settings)
     if not _load_key(context, settings):
         raise UserError(
@@ -80,6 +129,8 @@ class Certificate(NamedTuple):
     """The facts about a certificate that decide whether another one may replace it."""
 
     subject: str
+    attributes: list[list[tuple[str, str]]]
+    """Subject as `ssl.SSLObject.getpeercert` returns it."""
     names: frozenset[str]
     """Subject alternative names."""
     expires_at: float
@@ -109,7 +160,27 @@ def certificate_of(settings: TlsSettings) -> Certificate:
         names = frozenset()
     except ValueError as error:
         raise UserError(f"{what} cannot be used: {_reason(error)}.") from None
-    return Certificate(found.subject.rfc4514_string(), names, found.not_valid_after_utc.timestamp())
+    return Certificate(
+        found.subject.rfc4514_string(),
+        _attributes(found.subject),
+        names,
+        found.not_valid_after_utc.timestamp(),
+    )
+
+
+def _attributes(name: Name) -> list[list[tuple[str, str]]]:
+    return [
+        [(_openssl_name(each.oid.dotted_string), str(each.value)) for each in rdn]
+        for rdn in name.rdns
+    ]
+
+
+def _openssl_name(oid: str) -> str:
+    """Return OpenSSL's name of an attribute, or its number if OpenSSL does not know it."""
+    try:
+        return ssl._ASN1Object(oid).longname
+    except ValueError:
+        return oid
 
 
 def _import_x509() -> ModuleType:

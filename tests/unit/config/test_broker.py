@@ -138,6 +138,24 @@ def test_further_wrong_values_are_named_with_the_first() -> None:
             },
             "must not be set together with inter.broker.listener.name",
         ),
+        (
+            {
+                "inter.broker.listener.name": "PLAINTEXT",
+                "security.inter.broker.protocol": "PLAINTEXT",
+            },
+            "must not be set together with inter.broker.listener.name",
+        ),
+        (
+            {
+                "listeners": "A://a:1,B://a:2",
+                "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
+                "inter.broker.listener.name": "A",
+                "advertised.listeners": "B://a:2",
+            },
+            "must contain the listener for brokers, A",
+        ),
+        ({"super.users": "User:admin;alice"}, "list of principals, separated by semicolons"),
+        ({"super.users": "User:"}, "list of principals, separated by semicolons"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(
@@ -191,14 +209,14 @@ def test_properties_of_kraft_are_not_needed_and_of_security_without_effect() -> 
         process__roles="broker,controller",
         controller__quorum__voters="1@localhost:9093",
         ssl__secure__random__implementation="x",
-        sasl__enabled__mechanisms="PLAIN",
+        sasl__kerberos__service__name="kafka",
         zookeeper__max__in__flight__requests="10",
     ).notices()
     assert [(notice.level, notice.text.split(":")[0]) for notice in notices] == [
         (logging.INFO, "process.roles is not needed"),
         (logging.INFO, "controller.quorum.voters is not needed"),
         (logging.WARNING, "ssl.secure.random.implementation has no effect"),
-        (logging.WARNING, "sasl.enabled.mechanisms has no effect"),
+        (logging.WARNING, "sasl.kerberos.service.name has no effect"),
         (logging.WARNING, "zookeeper.max.in.flight.requests has no effect"),
     ]
 

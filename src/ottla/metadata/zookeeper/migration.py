@@ -16,7 +16,14 @@ from ottla.metadata.zookeeper import jute
 from ottla.metadata.zookeeper.connection import ConnectionLoss
 from ottla.metadata.zookeeper.jute import Acl, OpCode, ZkCode, ZkError
 from ottla.metadata.zookeeper.session import TlsContext, ZooKeeperSession
-from ottla.metadata.zookeeper.store import LEASES, STRUCTURE, TREE, WRITERS, parse_connect
+from ottla.metadata.zookeeper.store import (
+    ACCESS_ROOT,
+    LEASES,
+    STRUCTURE,
+    TREE,
+    WRITERS,
+    parse_connect,
+)
 
 REQUESTS = 500
 """Maximum number of outstanding requests."""
@@ -66,7 +73,7 @@ async def migrate(
         try:
             if check_paths:
                 await tree.check([f"{root}{path}" for path in STRUCTURE])
-            return await tree.set_below([root] if root else [TREE, LEASES, WRITERS])
+            return await tree.set_below([root] if root else [TREE, ACCESS_ROOT, LEASES, WRITERS])
         except ConnectionLoss:
             raise UserError(
                 "The connection to ZooKeeper was lost. Run the command again."
