@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tests.integration.client.certificates import needs_openssl
 from tests.integration.cluster.cluster_of_processes import (
     ClusterOfProcesses,
@@ -27,7 +28,9 @@ from tests.integration.cluster.zookeeper_access import (
     write,
 )
 
+from ottla.base.config.properties import format_properties
 from ottla.base.errors import UserError
+from ottla.cli.main import ottla
 from ottla.metadata.zookeeper.ensemble import EnsembleMember, local_addresses
 from ottla.metadata.zookeeper.ensemble_security import EnsembleSecurity
 from ottla.testing.broker import BrokerProcess
@@ -220,6 +223,26 @@ def test_a_changed_certificate_of_the_server_is_used_without_restart(
     before = presented()
     stores.signed("zookeeper")
     wait_for(lambda: presented() != before, "the new certificate")
+
+
+def test_kafka_storage_adds_the_first_users(
+    secured: EnsembleMember, broker: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "server.properties"
+    place = {"zookeeper.connect": f"{secured.connect}/users", "log.dirs": str(tmp_path / "data")}
+    file.write_text(format_properties({**broker, **place, "node.id": "1"}))
+    user = "SCRAM-SHA-256=[name=admin,password=first-secret]"
+    arguments = ["-c", str(file), "-t", "Moq1eLhXg8miO_2zq0vZwA", "--add-scram", user]
+    result = CliRunner().invoke(ottla, ["storage", "format", *arguments])
+    assert result.exit_code == 0, result.output
+    assert "Added user admin with SCRAM-SHA-256." in result.output
+
+    async def look() -> None:
+        store = await opened(place["zookeeper.connect"], broker)
+        assert any("admin" in path for path in (await store.load("/access/"))[0])
+        await store.close()
+
+    asyncio.run(look())
 
 
 def test_brokers_work_and_fail_over(
