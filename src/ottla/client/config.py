@@ -44,6 +44,7 @@ Bootstrap = str | list[str] | Mapping[str, Any]
 """The brokers to connect to first, or a dictionary of properties: `{"bootstrap.servers": "…"}`."""
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+STORE_TYPES = ("JKS", "PKCS12", "PEM")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -107,27 +108,76 @@ class CommonConfig:
     sasl_jaas_config: str = prop(
         ConfigType.PASSWORD, "", "User name and password in the JAAS format of Java's clients."
     )
-    ssl_ca_location: str = prop(
-        ConfigType.STRING, "", "PEM file with trusted CA certificates, instead of the system's."
+    ssl_protocol: str = prop(
+        ConfigType.STRING, "TLSv1.3", "Newest version of TLS: TLSv1.2 or TLSv1.3.",
+        OneOf(("TLSv1.3", "TLSv1.2", "TLS")),
+    )  # fmt: skip
+    ssl_enabled_protocols: list[str] = prop(
+        ConfigType.LIST, ["TLSv1.2", "TLSv1.3"], "Versions of TLS that the client accepts."
     )
-    ssl_truststore_location: str = prop(
-        ConfigType.STRING, "", "Alias of ssl.ca.location; ssl.truststore.type must be PEM."
+    ssl_cipher_suites: list[str] = prop(
+        ConfigType.LIST,
+        [],
+        "Cipher suites of TLS 1.2, by their IANA names, instead of OpenSSL's defaults.",
     )
+    ssl_keystore_type: str = prop(
+        ConfigType.STRING,
+        "JKS",
+        "Format of the key store: PEM or PKCS12. With JKS, Kafka's default, the client recognizes "
+        "the format by the content; stores in Java's JKS format must be converted.",
+        OneOf(STORE_TYPES),
+    )
+    ssl_keystore_location: str = prop(
+        ConfigType.STRING,
+        "",
+        "File with the client's private key and certificate chain. New connections use the file "
+        "as it is when they are opened.",
+    )
+    ssl_keystore_password: str = prop(
+        ConfigType.PASSWORD, "", "Password of a key store in PKCS12 format."
+    )
+    ssl_keystore_key: str = prop(
+        ConfigType.PASSWORD, "", "Private key of the client in PEM format, instead of a file."
+    )
+    ssl_keystore_certificate_chain: str = prop(
+        ConfigType.PASSWORD,
+        "",
+        "Certificate chain of the client in PEM format, together with ssl.keystore.key.",
+    )
+    ssl_key_password: str = prop(ConfigType.PASSWORD, "", "Password of the private key.")
     ssl_truststore_type: str = prop(
         ConfigType.STRING,
-        "PEM",
-        "Format of the trust store; only PEM is supported.",
-        OneOf(("PEM",)),
+        "JKS",
+        "Format of the trust store, as for ssl.keystore.type.",
+        OneOf(STORE_TYPES),
+    )
+    ssl_truststore_location: str = prop(
+        ConfigType.STRING,
+        "",
+        "File with trusted CA certificates, instead of the system's.",
+    )
+    ssl_truststore_password: str = prop(
+        ConfigType.PASSWORD, "", "Password of a trust store in PKCS12 format."
+    )
+    ssl_truststore_certificates: str = prop(
+        ConfigType.PASSWORD, "", "Trusted CA certificates in PEM format, instead of a file."
+    )
+    ssl_ca_location: str = prop(
+        ConfigType.STRING, "", "PEM file with trusted CA certificates, as in librdkafka."
     )
     ssl_certificate_location: str = prop(
-        ConfigType.STRING, "", "PEM file with the client's certificate."
+        ConfigType.STRING, "", "PEM file with the client's certificate chain, as in librdkafka."
     )
-    ssl_key_location: str = prop(ConfigType.STRING, "", "PEM file with the client's private key.")
-    ssl_key_password: str = prop(ConfigType.PASSWORD, "", "Password of the private key.")
+    ssl_key_location: str = prop(
+        ConfigType.STRING,
+        "",
+        "PEM file with the client's private key, as in librdkafka, if it is not in the file of "
+        "ssl.certificate.location.",
+    )
     ssl_endpoint_identification_algorithm: str = prop(
         ConfigType.STRING, "https",
-        "Host name verification of certificates: https, or empty to disable it.",
-        OneOf(("https", "")),
+        "Host name verification of certificates: https, or empty or none to disable it.",
+        OneOf(("https", "none", ""), ignore_case=True),
     )  # fmt: skip
 
     arguments: ClassVar[tuple[str, ...]] = ("bootstrap", "profile")

@@ -55,20 +55,43 @@ class CommonProperties(TypedDict, total=False):
     """Password for SASL."""
     sasl_jaas_config: Text
     """User name and password in the JAAS format of Java's clients."""
-    ssl_ca_location: Text
-    """PEM file with trusted CA certificates, instead of the system's."""
-    ssl_truststore_location: Text
-    """Alias of ssl.ca.location; ssl.truststore.type must be PEM."""
-    ssl_truststore_type: Text
-    """Format of the trust store; only PEM is supported."""
-    ssl_certificate_location: Text
-    """PEM file with the client's certificate."""
-    ssl_key_location: Text
-    """PEM file with the client's private key."""
+    ssl_protocol: Text
+    """Newest version of TLS: TLSv1.2 or TLSv1.3."""
+    ssl_enabled_protocols: Names
+    """Versions of TLS that the client accepts."""
+    ssl_cipher_suites: Names
+    """Cipher suites of TLS 1.2, by their IANA names, instead of OpenSSL's defaults."""
+    ssl_keystore_type: Text
+    """Format of the key store: PEM or PKCS12. With JKS, Kafka's default, the client recognizes the
+    format by the content; stores in Java's JKS format must be converted."""
+    ssl_keystore_location: Text
+    """File with the client's private key and certificate chain. New connections use the file as it
+    is when they are opened."""
+    ssl_keystore_password: Text
+    """Password of a key store in PKCS12 format."""
+    ssl_keystore_key: Text
+    """Private key of the client in PEM format, instead of a file."""
+    ssl_keystore_certificate_chain: Text
+    """Certificate chain of the client in PEM format, together with ssl.keystore.key."""
     ssl_key_password: Text
     """Password of the private key."""
+    ssl_truststore_type: Text
+    """Format of the trust store, as for ssl.keystore.type."""
+    ssl_truststore_location: Text
+    """File with trusted CA certificates, instead of the system's."""
+    ssl_truststore_password: Text
+    """Password of a trust store in PKCS12 format."""
+    ssl_truststore_certificates: Text
+    """Trusted CA certificates in PEM format, instead of a file."""
+    ssl_ca_location: Text
+    """PEM file with trusted CA certificates, as in librdkafka."""
+    ssl_certificate_location: Text
+    """PEM file with the client's certificate chain, as in librdkafka."""
+    ssl_key_location: Text
+    """PEM file with the client's private key, as in librdkafka, if it is not in the file of
+    ssl.certificate.location."""
     ssl_endpoint_identification_algorithm: Text
-    """Host name verification of certificates: https, or empty to disable it."""
+    """Host name verification of certificates: https, or empty or none to disable it."""
 
 
 class AdminProperties(CommonProperties, total=False):

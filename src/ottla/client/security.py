@@ -1,4 +1,4 @@
-"""Secure connections: TLS, and SASL with PLAIN or SCRAM.
+"""Authentication of a client's connections: SASL with PLAIN or SCRAM.
 
 Credentials come from `sasl.username` and `sasl.password`, or from Java's `sasl.jaas.config`."""
 
@@ -9,7 +9,6 @@ import hashlib
 import hmac
 import re
 import secrets
-import ssl
 from typing import TYPE_CHECKING
 
 from ottla.client.config import CommonConfig
@@ -24,39 +23,6 @@ MAX_SCRAM_ITERATIONS = 1_000_000
 """Upper bound, so that a malicious broker cannot keep the client's CPU busy."""
 
 _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
-
-
-def tls_context(config: CommonConfig) -> ssl.SSLContext | None:
-    if not config.security_protocol.upper().endswith("SSL"):
-        return None
-    ca_name = "ssl.ca.location" if config.ssl_ca_location else "ssl.truststore.location"
-    ca_file = config.ssl_ca_location or config.ssl_truststore_location
-    try:
-        context = ssl.create_default_context(cafile=ca_file or None)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidConfig(f"{ca_name}={ca_file} cannot be used: {_reason(error)}.") from None
-    if ca_file:
-        # Since Python 3.13 the default also rejects CAs without the key usage extension, which
-        # private ones often lack. Kafka's other clients accept them; so does Ottla.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if not config.ssl_endpoint_identification_algorithm:
-        context.check_hostname = False
-    if config.ssl_certificate_location:
-        certificate, key = config.ssl_certificate_location, config.ssl_key_location
-        try:
-            # Always pass a password: without one, OpenSSL prompts for it on the terminal.
-            context.load_cert_chain(certificate, key or None, config.ssl_key_password)
-        except (OSError, ssl.SSLError) as error:
-            files = f"ssl.certificate.location={certificate}"
-            files += f" with ssl.key.location={key}" if key else ""
-            raise InvalidConfig(f"{files} cannot be used: {_reason(error)}.") from None
-    return context
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).replace("_", " ").lower()
-    return (error.strerror or str(error)).lower()
 
 
 def authenticator(config: CommonConfig) -> Authenticate | None:

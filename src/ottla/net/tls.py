@@ -76,6 +76,19 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
+def file_stamps(settings: TlsSettings) -> tuple[object, ...]:
+    """Return values that differ when one of the files has changed."""
+    found: list[object] = []
+    for path in settings.files:
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            found.append(error.errno)
+        else:
+            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(found)
+
+
 class Certificate(NamedTuple):
     """The facts about a certificate that decide whether another one may replace it."""
 
@@ -179,7 +192,11 @@ def _load_key(context: ssl.SSLContext, settings: TlsSettings) -> bool:
     what = f"{settings.name_of('keystore.location')}={settings.keystore_location}"
     data = _read(settings.keystore_location, what)
     if _is_pem(data, settings.keystore_type, what):
-        _load_chain(context, settings.keystore_location, settings.key_password, what)
+        if settings.key_location:
+            what += f" with {settings.name_of('key.location')}={settings.key_location}"
+        _load_chain(
+            context, settings.keystore_location, settings.key_password, what, settings.key_location
+        )
         return True
     pem, password = _key_of_pkcs12(data, settings, what)
     with _file_of(pem) as path:
@@ -198,10 +215,16 @@ def _load_inline_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
         _load_chain(context, path, settings.key_password, what)
 
 
-def _load_chain(context: ssl.SSLContext, path: str, password: str | None, what: str) -> None:
+def _load_chain(
+    context: ssl.SSLContext,
+    path: str,
+    password: str | None,
+    what: str,
+    key_path: str | None = None,
+) -> None:
     try:
         # Always pass a password: without one, OpenSSL prompts for it on the terminal.
-        context.load_cert_chain(path, password=password or "")
+        context.load_cert_chain(path, key_path, password=password or "")
     except (OSError, ValueError) as error:
         raise UserError(f"{what} cannot be used: {_reason(error)}.") from None
 

@@ -51,12 +51,22 @@ class SourceKeywords(TypedDict, total=False):
     kafka_sasl_username: Option
     kafka_sasl_password: Option
     kafka_sasl_jaas_config: Option
-    kafka_ssl_ca_location: Option
-    kafka_ssl_truststore_location: Option
+    kafka_ssl_protocol: Option
+    kafka_ssl_enabled_protocols: Option
+    kafka_ssl_cipher_suites: Option
+    kafka_ssl_keystore_type: Option
+    kafka_ssl_keystore_location: Option
+    kafka_ssl_keystore_password: Option
+    kafka_ssl_keystore_key: Option
+    kafka_ssl_keystore_certificate_chain: Option
+    kafka_ssl_key_password: Option
     kafka_ssl_truststore_type: Option
+    kafka_ssl_truststore_location: Option
+    kafka_ssl_truststore_password: Option
+    kafka_ssl_truststore_certificates: Option
+    kafka_ssl_ca_location: Option
     kafka_ssl_certificate_location: Option
     kafka_ssl_key_location: Option
-    kafka_ssl_key_password: Option
     kafka_ssl_endpoint_identification_algorithm: Option
     kafka_group_id: Option
     kafka_group_protocol: Option

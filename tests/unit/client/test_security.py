@@ -8,7 +8,8 @@ import pytest
 
 from ottla.client.config import CommonConfig
 from ottla.client.errors import AuthenticationFailed, InvalidConfig
-from ottla.client.security import Scram, authenticator, credentials, tls_context
+from ottla.client.security import Scram, authenticator, credentials
+from ottla.client.tls import tls_settings
 
 CHALLENGE_256 = (
     b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -117,5 +118,5 @@ def test_a_user_is_needed() -> None:
 
 def test_plaintext_needs_neither_tls_nor_sasl() -> None:
     plain = CommonConfig.of(None, None, {})
-    assert tls_context(plain) is None
+    assert tls_settings(plain) is None
     assert authenticator(plain) is None
