@@ -29,10 +29,10 @@ from ottla.base.config.definition import (
     ConfigType,
     split_list,
 )
-from ottla.base.config.properties import load_properties
 from ottla.base.config.validator import AtLeast, Between, NonEmpty, OneOf, Validator, Value
 from ottla.client.errors import InvalidConfig
 from ottla.client.librdkafka import ALIASES, remedy
+from ottla.client.profile import default_profile, layered, load_profile
 from ottla.client.properties import ConsumerProperties, ProducerProperties
 
 logger = logging.getLogger(__name__)
@@ -192,16 +192,20 @@ class CommonConfig:
         Args:
             bootstrap: The client's first argument: brokers, which take precedence over all else,
                 or a dictionary of properties.
-            profile: Properties that are used unless `bootstrap` or `keywords` set them.
+            profile: Properties that are used unless `bootstrap` or `keywords` set them. None
+                reads the default profile, if there is one (`ottla.client.profile`).
             keywords: Properties as keyword arguments; they take precedence over dictionaries.
 
         Raises:
             InvalidConfig: A property does not exist or does not take its value.
         """
-        properties = _from_profile(cls, profile)
-        if isinstance(bootstrap, Mapping):
-            properties.update(_known(cls, bootstrap))
-        properties.update(_known(cls, keywords))
+        given = _known(cls, bootstrap) if isinstance(bootstrap, Mapping) else {}
+        given.update(_known(cls, keywords))
+        if profile is None:
+            is_named = "bootstrap.servers" in given
+            is_named = is_named or (bootstrap is not None and not isinstance(bootstrap, Mapping))
+            profile = default_profile(names_brokers=is_named)
+        properties = layered(_from_profile(cls, profile), given)
         if bootstrap is not None and not isinstance(bootstrap, Mapping):
             properties["bootstrap.servers"] = bootstrap
         table = table_of(cls)
@@ -273,11 +277,9 @@ def _known(cls: type[CommonConfig], properties: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-def _from_profile(cls: type[CommonConfig], profile: Profile | None) -> dict[str, Any]:
-    if profile is None:
-        return {}
+def _from_profile(cls: type[CommonConfig], profile: Profile) -> dict[str, Any]:
     if not isinstance(profile, Mapping):
-        profile = load_properties(os.fspath(profile))
+        profile = load_profile(profile)
     found: dict[str, Any] = {}
     for written, value in profile.items():
         name = _kafka_name(cls, written)

@@ -89,7 +89,7 @@ def test_a_profile_is_shared_between_kinds_of_clients(caplog: pytest.LogCaptureF
         {"retry_backoff_ms": -1},
         {"security_protocol": "TLS"},
         {"sasl_mechanism": "GSSAPI"},
-        {"ssl_truststore_type": "JKS"},
+        {"ssl_truststore_type": "DER"},
         {"bootstrap_servers": ""},
         {"bootstrap_servers": "no-port"},
     ],
