@@ -1,4 +1,4 @@
-"""Admin client: topics, configs, groups, offsets, transactions, quotas and the cluster.
+"""Admin client: topics, configs, groups, offsets, transactions, quotas, users and the cluster.
 
 `async_admin` and `admin` hold the two clients; `dispatch` selects the broker for each request and
 retries. Each of the other modules covers one subject: its requests, responses and result types."""
@@ -31,12 +31,7 @@ from ottla.client.admin.partitions import (
     OffsetSpec,
     ProducerState,
 )
-from ottla.client.admin.quotas import (
-    DEFAULT_SCRAM_ITERATIONS,
-    QuotaEntity,
-    ScramCredential,
-    ScramMechanism,
-)
+from ottla.client.admin.quotas import QuotaEntity
 from ottla.client.admin.reassignments import Reassignment
 from ottla.client.admin.topics import (
     CreatedTopic,
@@ -49,6 +44,13 @@ from ottla.client.admin.transactions import (
     AbortTransaction,
     TransactionDescription,
     TransactionListing,
+)
+from ottla.client.admin.users import (
+    DEFAULT_SCRAM_ITERATIONS,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 from ottla.client.consumer.record import OffsetAndMetadata
 
@@ -90,10 +92,12 @@ __all__ = [
     "ReplicaInfo",
     "ResourceType",
     "Results",
-    "ScramCredential",
+    "ScramCredentialInfo",
     "ScramMechanism",
     "TopicDescription",
     "TopicListing",
     "TransactionDescription",
     "TransactionListing",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]
