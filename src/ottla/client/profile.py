@@ -5,7 +5,8 @@ names. Without the variable, `~/.config/ottla/client.properties` applies if it e
 program does not name the brokers either: the credentials in that file are only ever sent to the
 brokers in that file. An empty `OTTLA_PROFILE` turns both off.
 
-Relative paths in a profile are relative to its directory.
+A profile may take values from config providers (`ottla.base.config.providers`). Relative paths in
+it are relative to its directory.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ottla.base.config.properties import load_properties
+from ottla.base.config.providers import resolved, without_providers
 from ottla.base.config.secrets import is_secret
 from ottla.base.errors import UserError
 from ottla.client.errors import InvalidConfig
@@ -57,12 +59,13 @@ def load_profile(path: str | os.PathLike[str]) -> dict[str, str]:
         path: Path of the properties file.
 
     Raises:
-        UserError: The file cannot be read or parsed.
+        UserError: The file cannot be read or parsed, or a variable in it has no value.
     """
     text = os.fspath(path)
     properties = load_properties(text)
-    _warn_if_readable_by_others(text, properties)
-    return with_absolute_paths(properties, Path(text).absolute().parent)
+    warn_if_readable_by_others(text, properties)
+    found = without_providers(resolved(properties))
+    return with_absolute_paths(found, Path(text).absolute().parent)
 
 
 def default_profile(*, names_brokers: bool) -> dict[str, str]:
@@ -140,7 +143,7 @@ def with_absolute_paths(properties: dict[str, str], directory: Path) -> dict[str
     found = {}
     for name, value in properties.items():
         text = value.strip()
-        if text and _PATH.search(name):
+        if text and not text.startswith("${") and _PATH.search(name):
             value = str(directory / text)
         elif _URL.search(name):
             url = _RELATIVE_URL.fullmatch(text)
@@ -149,7 +152,13 @@ def with_absolute_paths(properties: dict[str, str], directory: Path) -> dict[str
     return found
 
 
-def _warn_if_readable_by_others(path: str, properties: dict[str, str]) -> None:
+def warn_if_readable_by_others(path: str, properties: Mapping[str, str]) -> None:
+    """Log a warning, once, if a file with secrets can be read by all users of the machine.
+
+    Args:
+        path: Path of the file.
+        properties: Contents of the file.
+    """
     if path in _warned or not any(value and is_secret(name) for name, value in properties.items()):
         return
     try:
