@@ -17,6 +17,8 @@ ALIASES = {
     "queue.buffering.max.ms": "linger.ms",
     "request.required.acks": "acks",
     "sasl.mechanisms": "sasl.mechanism",
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
     "ssl.ca.pem": "ssl.truststore.certificates",
     "ssl.certificate.pem": "ssl.keystore.certificate.chain",
     "ssl.key.pem": "ssl.keystore.key",
@@ -47,6 +49,7 @@ REMEDIES = {
         "processed with commit()"
     ),
     "enable.partition.eof": "compare position() with end_offsets()",
+    "enable.sasl.oauthbearer.unsecure.jwt": "unsecured tokens are not supported",
     "enable.ssl.certificate.verification": (
         "set ssl.ca.location to the authority that signed the brokers' certificates"
     ),

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from ottla.client.token_provider import TokenProvider
+
 Text = str | None
 Number = float | str | None
 Flag = bool | str | None
@@ -55,6 +57,44 @@ class CommonProperties(TypedDict, total=False):
     """Password for SASL."""
     sasl_jaas_config: Text
     """User name and password in the JAAS format of Java's clients."""
+    sasl_oauthbearer_token_endpoint_url: Text
+    """URL of the OAuth 2 token endpoint, or file: URL of a file with a token."""
+    sasl_oauthbearer_client_credentials_client_id: Text
+    """Client ID for the token endpoint."""
+    sasl_oauthbearer_client_credentials_client_secret: Text
+    """Client secret for the token endpoint."""
+    sasl_oauthbearer_scope: Text
+    """Scope to request from the token endpoint."""
+    sasl_oauthbearer_extensions: Names
+    """SASL extensions for the broker, as key=value pairs."""
+    sasl_oauthbearer_header_urlencode: Flag
+    """Whether to URL-encode client ID and secret, as RFC 6749 requires and some servers do not."""
+    sasl_oauthbearer_method: Text
+    """librdkafka's choice of the token's source: oidc for the token endpoint."""
+    sasl_oauthbearer_config: Text
+    """Text that is passed to the function oauth_cb."""
+    sasl_login_callback_handler_class: Text
+    """Class of Java's clients that uses the token endpoint, which Ottla does without it."""
+    sasl_login_connect_timeout_ms: Number
+    """Time for the connection to the token endpoint, as part of the whole request."""
+    sasl_login_read_timeout_ms: Number
+    """Time for the response of the token endpoint, as part of the whole request."""
+    sasl_login_retry_backoff_ms: Number
+    """Backoff before the first retry of a request for a token."""
+    sasl_login_retry_backoff_max_ms: Number
+    """Maximum backoff between requests for a token."""
+    sasl_login_refresh_window_factor: Number
+    """Share of a token's lifetime after which it is replaced."""
+    sasl_login_refresh_window_jitter: Number
+    """Maximum random addition to that share, so that clients do not refresh at once."""
+    sasl_login_refresh_min_period_seconds: Number
+    """Minimum time before a token is replaced, in seconds."""
+    sasl_login_refresh_buffer_seconds: Number
+    """Time before its expiry at which a token is replaced at the latest, in seconds."""
+    https_ca_location: Text
+    """PEM file with trusted CA certificates for the token endpoint, as in librdkafka."""
+    https_ca_pem: Text
+    """Trusted CA certificates for the token endpoint in PEM format."""
     ssl_protocol: Text
     """Newest version of TLS: TLSv1.2 or TLSv1.3."""
     ssl_enabled_protocols: Names
@@ -92,6 +132,8 @@ class CommonProperties(TypedDict, total=False):
     ssl.certificate.location."""
     ssl_endpoint_identification_algorithm: Text
     """Host name verification of certificates: https, or empty or none to disable it."""
+    oauth_cb: TokenProvider | None
+    """Function that returns a token for OAUTHBEARER; see TokenProvider."""
 
 
 class AdminProperties(CommonProperties, total=False):

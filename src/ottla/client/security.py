@@ -7,12 +7,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import re
 import secrets
 from typing import TYPE_CHECKING
 
 from ottla.client.config import CommonConfig
 from ottla.client.errors import AuthenticationFailed, InvalidConfig
+from ottla.client.jaas import jaas_options
+from ottla.client.oauth import token_source
+from ottla.net.oauthbearer import OAUTHBEARER, OAuthBearer, rejection
 from ottla.wire import rpc
 
 if TYPE_CHECKING:
@@ -22,14 +24,14 @@ MIN_SCRAM_ITERATIONS = 4096
 MAX_SCRAM_ITERATIONS = 1_000_000
 """Upper bound, so that a malicious broker cannot keep the client's CPU busy."""
 
-_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
-
 
 def authenticator(config: CommonConfig) -> Authenticate | None:
     if not config.security_protocol.upper().startswith("SASL"):
         return None
-    username, password = credentials(config)
     timeout_s = config.socket_connection_setup_timeout_ms / 1000
+    if config.sasl_mechanism == OAUTHBEARER:
+        return _with_tokens(OAuthBearer(token_source(config)), timeout_s)
+    username, password = credentials(config)
 
     async def authenticate(connection: Connection) -> None:
         dialogue = _SaslExchange(connection, timeout_s)
@@ -44,13 +46,22 @@ def authenticator(config: CommonConfig) -> Authenticate | None:
     return authenticate
 
 
+def _with_tokens(mechanism: OAuthBearer, timeout_s: float) -> Authenticate:
+    async def authenticate(connection: Connection) -> None:
+        dialogue = _SaslExchange(connection, timeout_s)
+        await dialogue.handshake(mechanism.name)
+        exchange = mechanism.start()
+        message: bytes | None = await exchange.first()
+        while message is not None:
+            message = await exchange.respond(await dialogue.exchange(message))
+
+    return authenticate
+
+
 def credentials(config: CommonConfig) -> tuple[str, str]:
     username, password = config.sasl_username, config.sasl_password
     if config.sasl_jaas_config:
-        options = {
-            match[1]: re.sub(r"\\(.)", r"\1", match[2] or match[3] or match[4] or "")
-            for match in _JAAS_OPTION.finditer(config.sasl_jaas_config)
-        }
+        options = jaas_options(config.sasl_jaas_config)
         username = username or options.get("username", "")
         password = password or options.get("password", "")
     if not username:
@@ -82,7 +93,7 @@ class _SaslExchange:
             rpc.sasl_authenticate(auth_bytes=content), self._timeout_s
         )
         if response.error_code:
-            reason = response.error_message or "wrong user name or password"
+            reason = rejection(response.error_message or "wrong user name or password")
             raise AuthenticationFailed(
                 f"{self._connection.name} rejected the credentials: {reason}"
             )
