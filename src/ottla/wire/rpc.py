@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     )
     from ottla.wire.messages.elect_leaders import ElectLeadersRequestDict, ElectLeadersResponse
     from ottla.wire.messages.end_txn import EndTxnRequestDict, EndTxnResponse
+    from ottla.wire.messages.envelope import EnvelopeRequestDict, EnvelopeResponse
     from ottla.wire.messages.fetch import FetchRequestDict, FetchResponse
     from ottla.wire.messages.find_coordinator import (
         FindCoordinatorRequestDict,
@@ -302,6 +303,10 @@ def elect_leaders(**body: Unpack[ElectLeadersRequestDict]) -> Request[ElectLeade
 
 def end_txn(**body: Unpack[EndTxnRequestDict]) -> Request[EndTxnResponse]:
     return Request(Api.END_TXN, body)
+
+
+def envelope(**body: Unpack[EnvelopeRequestDict]) -> Request[EnvelopeResponse]:
+    return Request(Api.ENVELOPE, body)
 
 
 def fetch(**body: Unpack[FetchRequestDict]) -> Request[FetchResponse]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from ottla.base.config.broker_authorization_table import AUTHORIZATION_KEYS
 from ottla.base.config.broker_cleaner_table import CLEANER_KEYS, FLUSH_KEYS
 from ottla.base.config.broker_group_table import GROUP_KEYS
 from ottla.base.config.broker_log_table import LOG_KEYS
@@ -27,6 +28,7 @@ BROKER = ConfigTable(
     [
         *SERVER_KEYS,
         *SSL_KEYS,
+        *AUTHORIZATION_KEYS,
         *SASL_KEYS,
         *LOG_KEYS,
         *CLEANER_KEYS,
