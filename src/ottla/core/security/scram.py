@@ -158,7 +158,8 @@ class ScramExchange:
         self._user, self._authorization_id = user, authorization_id
         self._header = match["header"].encode()
         self._found = self._server.find(user, is_token)
-        credential = self._server.decoy(user) if self._found is None else self._found.credential
+        decoy = self._server.decoy(user)  # always created, so that known users take as long
+        credential = decoy if self._found is None else self._found.credential
         self._credential = credential
         self._nonce = match["nonce"] + self._nonce
         salt = base64.b64encode(credential.salt).decode()
