@@ -58,6 +58,10 @@ REAL_TIME_SETTINGS: Mapping[str, str] = {
     # Spark allows its own sinks only.
     "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
 }
+REDACTION = "spark.sql.redaction.options.regex"
+REDACTED_BY_SPARK = "(?i)url"
+REDACTED_OPTIONS = REDACTED_BY_SPARK + "|jaas|keystore[.]key|private key|certificate"
+"""Pattern of options that Spark hides in plans, in addition to passwords, secrets and tokens."""
 CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 LOCAL_SETTINGS: Mapping[str, str] = {
     CHECKPOINT_FILES: (
@@ -232,6 +236,7 @@ def register(spark: SparkSession) -> None:
     from ottla.spark.realtime import jvm_part
     from ottla.spark.source import FORMAT, OttlaDataSource
 
+    _hide_secrets(spark)
     if spark_connect.is_connect(spark):
         spark_connect.register_on_server(spark, OttlaDataSource)
         return
@@ -242,6 +247,12 @@ def register(spark: SparkSession) -> None:
     for name, value in REAL_TIME_SETTINGS.items():
         if not chosen.contains(name):
             spark.conf.set(name, value)
+
+
+def _hide_secrets(spark: SparkSession) -> None:
+    """Hide keys and JAAS configurations in the plans of streams, unless the user has a pattern."""
+    if spark.conf.get(REDACTION, REDACTED_BY_SPARK) == REDACTED_BY_SPARK:
+        spark.conf.set(REDACTION, REDACTED_OPTIONS)
 
 
 def silence(spark: SparkSession) -> None:
