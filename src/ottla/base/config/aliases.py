@@ -12,6 +12,7 @@ LONG = ConfigType.LONG
 DOUBLE = ConfigType.DOUBLE
 LIST = ConfigType.LIST
 PASSWORD = ConfigType.PASSWORD
+CLASS = ConfigType.CLASS
 
 HIGH = Importance.HIGH
 MEDIUM = Importance.MEDIUM
