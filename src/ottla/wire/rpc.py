@@ -51,6 +51,10 @@ if TYPE_CHECKING:
         ConsumerGroupHeartbeatResponse,
     )
     from ottla.wire.messages.create_acls import CreateAclsRequestDict, CreateAclsResponse
+    from ottla.wire.messages.create_delegation_token import (
+        CreateDelegationTokenRequestDict,
+        CreateDelegationTokenResponse,
+    )
     from ottla.wire.messages.create_partitions import (
         CreatePartitionsRequestDict,
         CreatePartitionsResponse,
@@ -72,6 +76,10 @@ if TYPE_CHECKING:
     from ottla.wire.messages.describe_configs import (
         DescribeConfigsRequestDict,
         DescribeConfigsResponse,
+    )
+    from ottla.wire.messages.describe_delegation_token import (
+        DescribeDelegationTokenRequestDict,
+        DescribeDelegationTokenResponse,
     )
     from ottla.wire.messages.describe_groups import (
         DescribeGroupsRequestDict,
@@ -99,6 +107,10 @@ if TYPE_CHECKING:
     )
     from ottla.wire.messages.elect_leaders import ElectLeadersRequestDict, ElectLeadersResponse
     from ottla.wire.messages.end_txn import EndTxnRequestDict, EndTxnResponse
+    from ottla.wire.messages.expire_delegation_token import (
+        ExpireDelegationTokenRequestDict,
+        ExpireDelegationTokenResponse,
+    )
     from ottla.wire.messages.fetch import FetchRequestDict, FetchResponse
     from ottla.wire.messages.find_coordinator import (
         FindCoordinatorRequestDict,
@@ -138,6 +150,10 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochResponse,
     )
     from ottla.wire.messages.produce import ProduceRequestDict, ProduceResponse
+    from ottla.wire.messages.renew_delegation_token import (
+        RenewDelegationTokenRequestDict,
+        RenewDelegationTokenResponse,
+    )
     from ottla.wire.messages.sasl_authenticate import (
         SaslAuthenticateRequestDict,
         SaslAuthenticateResponse,
@@ -214,6 +230,12 @@ def create_acls(**body: Unpack[CreateAclsRequestDict]) -> Request[CreateAclsResp
     return Request(Api.CREATE_ACLS, body)
 
 
+def create_delegation_token(
+    **body: Unpack[CreateDelegationTokenRequestDict],
+) -> Request[CreateDelegationTokenResponse]:
+    return Request(Api.CREATE_DELEGATION_TOKEN, body)
+
+
 def create_partitions(
     **body: Unpack[CreatePartitionsRequestDict],
 ) -> Request[CreatePartitionsResponse]:
@@ -262,6 +284,12 @@ def describe_configs(
     return Request(Api.DESCRIBE_CONFIGS, body)
 
 
+def describe_delegation_token(
+    **body: Unpack[DescribeDelegationTokenRequestDict],
+) -> Request[DescribeDelegationTokenResponse]:
+    return Request(Api.DESCRIBE_DELEGATION_TOKEN, body)
+
+
 def describe_groups(**body: Unpack[DescribeGroupsRequestDict]) -> Request[DescribeGroupsResponse]:
     return Request(Api.DESCRIBE_GROUPS, body)
 
@@ -302,6 +330,12 @@ def elect_leaders(**body: Unpack[ElectLeadersRequestDict]) -> Request[ElectLeade
 
 def end_txn(**body: Unpack[EndTxnRequestDict]) -> Request[EndTxnResponse]:
     return Request(Api.END_TXN, body)
+
+
+def expire_delegation_token(
+    **body: Unpack[ExpireDelegationTokenRequestDict],
+) -> Request[ExpireDelegationTokenResponse]:
+    return Request(Api.EXPIRE_DELEGATION_TOKEN, body)
 
 
 def fetch(**body: Unpack[FetchRequestDict]) -> Request[FetchResponse]:
@@ -386,6 +420,12 @@ def offset_for_leader_epoch(
 
 def produce(**body: Unpack[ProduceRequestDict]) -> Request[ProduceResponse]:
     return Request(Api.PRODUCE, body)
+
+
+def renew_delegation_token(
+    **body: Unpack[RenewDelegationTokenRequestDict],
+) -> Request[RenewDelegationTokenResponse]:
+    return Request(Api.RENEW_DELEGATION_TOKEN, body)
 
 
 def sasl_authenticate(
