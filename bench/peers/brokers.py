@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +22,7 @@ from typing import Protocol
 from compat.java import Java
 
 from bench.measure import cpu_seconds, resident_bytes
+from bench.peers.certificates import Certificates
 from compat import jars
 from ottla.metadata.zookeeper.ensemble import EnsembleMember, local_addresses
 from ottla.testing.broker import BrokerProcess
@@ -55,6 +56,8 @@ class Peer(Protocol):
     is_ours: bool
     ports: dict[int, int]
     """Ports by node ID."""
+    tls_ports: dict[int, int]
+    """Ports of the TLS listeners by node ID; empty if there are none."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -83,11 +86,17 @@ def megabytes_of(peer: Peer) -> float:
 class Ottla:
     is_ours = True
 
-    def __init__(self, home: Path, nodes: int = 1) -> None:
+    def __init__(
+        self, home: Path, nodes: int = 1, certificates: Certificates | None = None
+    ) -> None:
         import ottla
 
         self.name = f"Ottla {ottla.__version__}"
         self.ports = dict(zip(range(1, nodes + 1), free_ports(nodes), strict=True))
+        self.tls_ports = dict(zip(self.ports, free_ports(nodes), strict=True))
+        self._certificates = certificates
+        if certificates is None:
+            self.tls_ports.clear()
         self._zookeeper = None
         if nodes > 1:
             members = local_addresses(1, free_ports(3))
@@ -98,10 +107,15 @@ class Ottla:
         }
 
     def _overrides(self, id: int) -> dict[str, str]:
+        secured: dict[str, str] = {}
+        if self._certificates is not None:
+            listeners = tls_listeners(self.ports[id], self.tls_ports[id])
+            secured = {"listeners": listeners, **self._certificates.broker_properties()}
         if self._zookeeper is None:
-            return {}
+            return secured
         return {
             **REPLICATED,
+            **secured,
             "node.id": str(id),
             "zookeeper.connect": f"{self._zookeeper.connect}/bench",
         }
@@ -145,7 +159,13 @@ class Ottla:
 
 class _KafkaNode:
     def __init__(
-        self, java: Java, home: Path, id: int, port: int, voters: Sequence[tuple[int, int]]
+        self,
+        java: Java,
+        home: Path,
+        id: int,
+        listeners: str,
+        voters: Sequence[tuple[int, int]],
+        more: Mapping[str, str],
     ) -> None:
         self._java = java
         self._home = home
@@ -159,11 +179,13 @@ class _KafkaNode:
         lines = {
             "process.roles": "broker,controller",
             "node.id": str(id),
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+            "listeners": f"{listeners},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": listeners,
             "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
             "controller.quorum.voters": ",".join(f"{each}@{HOST}:{at}" for each, at in voters),
             "log.dirs": str(home / "data"),
+            **more,
             **(
                 REPLICATED
                 if len(voters) > 1
@@ -220,17 +242,23 @@ class _KafkaNode:
 class Kafka:
     is_ours = False
 
-    def __init__(self, home: Path, nodes: int = 1) -> None:
+    def __init__(
+        self, home: Path, nodes: int = 1, certificates: Certificates | None = None
+    ) -> None:
         directory = jars.directory()
         java = Java(jars.java_command(), str(directory / "*"), directory / "classes.jsa")
         java.make_archive()
         self.name = f"Apache {directory.name.replace('kafka-', 'Kafka ')}"
         self.ports = dict(zip(range(1, nodes + 1), free_ports(nodes), strict=True))
+        self.tls_ports = dict(zip(self.ports, free_ports(nodes), strict=True))
+        more = {} if certificates is None else certificates.broker_properties()
+        if certificates is None:
+            self.tls_ports.clear()
         voters = list(zip(self.ports, free_ports(nodes), strict=True))
-        self._nodes = {
-            id: _KafkaNode(java, home / f"kafka-{id}", id, port, voters)
-            for id, port in self.ports.items()
-        }
+        self._nodes = {}
+        for id, port in self.ports.items():
+            listeners = tls_listeners(port, self.tls_ports.get(id))
+            self._nodes[id] = _KafkaNode(java, home / f"kafka-{id}", id, listeners, voters, more)
         cluster_id = java.succeed("kafka-storage", "random-uuid").out.strip()
         for node in self._nodes.values():
             node.format(cluster_id)
@@ -270,13 +298,27 @@ class Kafka:
         self.kill()
 
 
+def tls_listeners(port: int, tls_port: int | None) -> str:
+    """Return the value of `listeners`: plain text, and TLS if there is a port for it."""
+    plain = f"PLAINTEXT://{HOST}:{port}"
+    return plain if tls_port is None else f"{plain},SSL://{HOST}:{tls_port}"
+
+
 @contextmanager
-def both(nodes: int = 1, *, start: bool = True) -> Iterator[tuple[Ottla, Kafka]]:
-    """Provide one peer of each kind, in a temporary directory."""
+def both(
+    nodes: int = 1, *, start: bool = True, certificates: Certificates | None = None
+) -> Iterator[tuple[Ottla, Kafka]]:
+    """Provide one peer of each kind, in a temporary directory.
+
+    Args:
+        nodes: Brokers of each peer.
+        start: Start the brokers.
+        certificates: Certificates of additional TLS listeners; None for no such listeners.
+    """
     home = Path(tempfile.mkdtemp(prefix="ottla-peers-"))
     peers: list[Ottla | Kafka] = []
     try:
-        ours, theirs = Ottla(home, nodes), Kafka(home, nodes)
+        ours, theirs = Ottla(home, nodes, certificates), Kafka(home, nodes, certificates)
         peers += [ours, theirs]
         if start:
             ours.start()

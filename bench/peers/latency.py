@@ -9,6 +9,7 @@ import multiprocessing
 import statistics
 import struct
 import time
+from collections.abc import Mapping
 
 from bench.peers import topics, wire_load
 from bench.peers.brokers import Peer, alternating, both, cpu_of
@@ -20,6 +21,7 @@ SIZE_BYTES = 1_000
 CONNECTIONS = 8
 WARM_SHARE = 0.2
 """Share of the records, at the beginning, that do not count."""
+NO_SECURITY: Mapping[str, str] = {}
 _STAMP = struct.Struct(">d")
 _fork = multiprocessing.get_context("fork")
 
@@ -44,7 +46,13 @@ def add_quantiles(rows: Rows, peer: Peer, what: str, found: list[float]) -> None
         rows.add(f"{what}, {name}", "ms", value, is_ours=peer.is_ours, higher_is_better=False)
 
 
-def end_to_end_ms(bootstrap: str, topic: str, rate: int, seconds: float) -> list[float]:
+def end_to_end_ms(
+    bootstrap: str,
+    topic: str,
+    rate: int,
+    seconds: float,
+    security: Mapping[str, str] = NO_SECURITY,
+) -> list[float]:
     from confluent_kafka import Consumer, TopicPartition
 
     total = int(rate * seconds)
@@ -54,11 +62,12 @@ def end_to_end_ms(bootstrap: str, topic: str, rate: int, seconds: float) -> list
             "group.id": "bench",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 100,
+            **security,
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     consumer.poll(0.5)
-    feeder = _fork.Process(target=_feed, args=(bootstrap, topic, rate, total))
+    feeder = _fork.Process(target=_feed, args=(bootstrap, topic, rate, total, security))
     feeder.start()
     found: list[float] = []
     deadline = time.monotonic() + seconds + 60
@@ -73,11 +82,17 @@ def end_to_end_ms(bootstrap: str, topic: str, rate: int, seconds: float) -> list
     return found[int(total * WARM_SHARE) :]
 
 
-def _feed(bootstrap: str, topic: str, rate: int, total: int) -> None:
+def _feed(bootstrap: str, topic: str, rate: int, total: int, security: Mapping[str, str]) -> None:
     from confluent_kafka import Producer
 
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all", "log_level": 2}
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 0,
+            "acks": "all",
+            "log_level": 2,
+            **security,
+        }
     )
     producer.list_topics(topic, timeout=30)
     padding = bytes(SIZE_BYTES - _STAMP.size)

@@ -19,6 +19,7 @@ TITLES = {
     "startup": "Start and memory",
     "throughput": "Produce and consume",
     "latency": "Latency and small requests",
+    "tls": "TLS",
     "replication": "Three brokers",
     "transactions": "Small transactions on three brokers",
     "restart": "After a crash",

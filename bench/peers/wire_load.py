@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import selectors
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -20,6 +21,7 @@ from ottla.wire import codec
 from ottla.wire.records.builder import build_batch
 
 Address = tuple[str, int]
+Tls = ssl.SSLContext | None
 PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19
 PRODUCE_VERSION, FETCH_VERSION, CREATE_TOPICS_VERSION = 9, 12, 7
 IN_FLIGHT = 5
@@ -53,7 +55,12 @@ def batch_of(size_bytes: int, batch_bytes: int, compression: str) -> tuple[bytes
 
 
 def produce(
-    leaders: Mapping[int, Address], topic: str, batch: bytes, batches: int, acks: int = -1
+    leaders: Mapping[int, Address],
+    topic: str,
+    batch: bytes,
+    batches: int,
+    acks: int = -1,
+    tls: Tls = None,
 ) -> float:
     """Produce a number of batches to each partition, and return the seconds taken.
 
@@ -66,7 +73,7 @@ def produce(
     start = time.perf_counter()
     _all(
         [
-            (lambda at=address, of=partitions: _produce(at, topic, of, batch, batches, acks))
+            (lambda at=address, of=partitions: _produce(at, topic, of, batch, batches, acks, tls))
             for address, partitions in by_leader.items()
         ]
     )
@@ -74,10 +81,16 @@ def produce(
 
 
 def _produce(
-    address: Address, topic: str, partitions: Sequence[int], batch: bytes, batches: int, acks: int
+    address: Address,
+    topic: str,
+    partitions: Sequence[int],
+    batch: bytes,
+    batches: int,
+    acks: int,
+    tls: Tls,
 ) -> None:
     request = produce_request(topic, dict.fromkeys(partitions, batch), acks)
-    with Connection(address) as connection:
+    with Connection(address, tls) as connection:
         for number in range(batches):
             if number >= IN_FLIGHT:
                 _check_produced(connection.receive())
@@ -86,7 +99,9 @@ def _produce(
             _check_produced(connection.receive())
 
 
-def consume(leaders: Mapping[int, Address], topic: str, until: Mapping[int, int]) -> float:
+def consume(
+    leaders: Mapping[int, Address], topic: str, until: Mapping[int, int], tls: Tls = None
+) -> float:
     """Fetch everything from the beginning to the given offsets, and return the seconds taken."""
     by_leader: dict[Address, list[int]] = {}
     for partition, address in leaders.items():
@@ -94,16 +109,16 @@ def consume(leaders: Mapping[int, Address], topic: str, until: Mapping[int, int]
     start = time.perf_counter()
     _all(
         [
-            (lambda at=address, of=partitions: _consume(at, topic, {p: until[p] for p in of}))
+            (lambda at=address, of=partitions: _consume(at, topic, {p: until[p] for p in of}, tls))
             for address, partitions in by_leader.items()
         ]
     )
     return time.perf_counter() - start
 
 
-def _consume(address: Address, topic: str, until: Mapping[int, int]) -> None:
+def _consume(address: Address, topic: str, until: Mapping[int, int], tls: Tls) -> None:
     offsets = dict.fromkeys(until, 0)
-    with Connection(address) as connection:
+    with Connection(address, tls) as connection:
         while offsets:
             connection.send(fetch_request(topic, offsets))
             response = codec.decode_response(FETCH, FETCH_VERSION, connection.receive())[1]
@@ -207,9 +222,11 @@ def _check(error: int) -> None:
 class Connection:
     """Blocking connection that sends and receives frames."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, tls: Tls = None) -> None:
         self.socket = socket.create_connection(address, TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self._buffer = bytearray()
 
     def send(self, request: bytes) -> None:

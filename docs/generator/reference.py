@@ -75,8 +75,9 @@ guides [Producers](../producer.md) and [Consumers](../consumer.md) show how to u
                  "LogDirDescription", "MemberDescription", "OffsetSpec",
                  "PartitionDescription", "PartitionLag", "ProducerState", "QuotaEntity",
                  "Reassignment", "ReplicaInfo", "ResourceType", "Results",
-                 "ScramCredential", "ScramMechanism", "TopicDescription", "TopicListing",
-                 "TransactionDescription", "TransactionListing")),
+                 "ScramCredentialInfo", "ScramMechanism", "TopicDescription", "TopicListing",
+                 "TransactionDescription", "TransactionListing",
+                 "UserScramCredentialDeletion", "UserScramCredentialUpsertion")),
     ),
 )  # fmt: skip
 STREAMS = Page(

@@ -35,12 +35,14 @@ from ottla.client.admin import Reassignment as Reassignment
 from ottla.client.admin import ReplicaInfo as ReplicaInfo
 from ottla.client.admin import ResourceType as ResourceType
 from ottla.client.admin import Results as Results
-from ottla.client.admin import ScramCredential as ScramCredential
+from ottla.client.admin import ScramCredentialInfo as ScramCredentialInfo
 from ottla.client.admin import ScramMechanism as ScramMechanism
 from ottla.client.admin import TopicDescription as TopicDescription
 from ottla.client.admin import TopicListing as TopicListing
 from ottla.client.admin import TransactionDescription as TransactionDescription
 from ottla.client.admin import TransactionListing as TransactionListing
+from ottla.client.admin import UserScramCredentialDeletion as UserScramCredentialDeletion
+from ottla.client.admin import UserScramCredentialUpsertion as UserScramCredentialUpsertion
 from ottla.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
 from ottla.client.consumer.consumer import Consumer as Consumer
 from ottla.client.consumer.read_table import read_batches as read_batches

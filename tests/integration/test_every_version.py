@@ -7,10 +7,11 @@ read as defaults, so a scenario states from which version on it expects a field.
 from __future__ import annotations
 
 import pytest
-from tests.integration.scenarios import configs, groups, records, topics, transactions
+from tests.integration.scenarios import configs, groups, records, topics, transactions, users
 from tests.integration.scenarios.given import TIMESTAMP, Given, Scenarios
 from tests.raw_client import Api, RawClient
 
+from ottla.base.errors import ErrorCode
 from ottla.broker.router import HANDLERS
 from ottla.testing.broker import BrokerProcess
 from ottla.wire import schema
@@ -26,13 +27,27 @@ def api_versions(given: Given, version: int) -> None:
     assert [api.api_key for api in answer.api_keys] == API_KEYS
 
 
+def sasl_handshake(given: Given, version: int) -> None:
+    answer = given.client.call(Api.SASL_HANDSHAKE, version, mechanism="PLAIN")
+    assert (answer.error_code, list(answer.mechanisms)) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+
+
+def sasl_authenticate(given: Given, version: int) -> None:
+    answer = given.client.call(Api.SASL_AUTHENTICATE, version, auth_bytes=b"\0me\0secret")
+    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert answer.error_message
+
+
 SCENARIOS: Scenarios = {
     Api.API_VERSIONS: api_versions,
+    Api.SASL_HANDSHAKE: sasl_handshake,
+    Api.SASL_AUTHENTICATE: sasl_authenticate,
     **records.SCENARIOS,
     **topics.SCENARIOS,
     **configs.SCENARIOS,
     **groups.SCENARIOS,
     **transactions.SCENARIOS,
+    **users.SCENARIOS,
 }
 CASES = [(api_key, version) for api_key in API_KEYS for version in schema.versions(api_key)]
 

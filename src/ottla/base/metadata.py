@@ -9,11 +9,15 @@ A store has three operations, for which every implementation guarantees:
 * `txn(checks, ops)` commits either all of its ops or none. All checks are evaluated against the
   state to which the ops are applied. When it returns, the change is as durable as the store
   promises.
-* `watch(prefix, callback)` calls back after each commit that changes a path with the prefix, in
-  commit order, on the event loop. After an interruption, an implementation may deliver the commits
-  that it missed as one.
+* `watch(prefix, callback)` calls back after each commit, in commit order, on the event loop, with
+  the changed paths that have the prefix. After an interruption, an implementation may deliver the
+  commits that it missed as one.
 * `load(prefix)` returns the nodes and their revision. To miss nothing, watch first, then load, then
   skip commits up to the loaded revision.
+
+Paths below `ACCESS` decide who may use the cluster: users, and later their permissions. A change of
+them must not wait for anything else, so a store delivers it independently of the other paths: `/`
+does not include them when watching or loading. Watch and load them by their own prefix.
 
 An *ephemeral* node exists as long as the session that created it. `session_id` changes when the
 session was lost; its ephemeral nodes are gone by then.
@@ -24,12 +28,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
+ACCESS = "/access/"
+
 
 class Node(NamedTuple):
-    """The value and the version at a path."""
+    """The value and the version at a path.
+
+    Values may contain credentials, so the representations of nodes and operations show their sizes
+    only: they could end up in a log.
+    """
 
     value: bytes
     version: int
+
+    def __repr__(self) -> str:
+        return f"Node({len(self.value)} bytes, version {self.version})"
 
 
 Change: TypeAlias = tuple[str, Node | None]
@@ -53,12 +66,19 @@ class Create(NamedTuple):
     value: bytes
     ephemeral: bool = False
 
+    def __repr__(self) -> str:
+        kind = ", ephemeral" if self.ephemeral else ""
+        return f"Create({self.path!r}, {len(self.value)} bytes{kind})"
+
 
 class Replace(NamedTuple):
     """Replacement of a node's value. Fails if the path does not exist."""
 
     path: str
     value: bytes
+
+    def __repr__(self) -> str:
+        return f"Replace({self.path!r}, {len(self.value)} bytes)"
 
 
 class Delete(NamedTuple):
@@ -68,6 +88,11 @@ class Delete(NamedTuple):
 
 
 Op: TypeAlias = Create | Replace | Delete
+
+
+def covers(prefix: str, path: str) -> bool:
+    """Return whether a watch or a load of the prefix includes the path."""
+    return path.startswith(prefix) and path.startswith(ACCESS) == prefix.startswith(ACCESS)
 
 
 class TxnConflict(Exception):

@@ -32,6 +32,7 @@ from ottla.base.metadata import MetadataStore
 from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
 from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
+from ottla.broker.authentication import SaslListeners
 from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
 from ottla.broker.controller import Controller
 from ottla.broker.coordinator import Coordinator
@@ -49,11 +50,13 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.registration import ensure_cluster_id, join_cluster
 from ottla.broker.replication import Replication
 from ottla.broker.router import Router
+from ottla.broker.sasl_mechanisms import ImageCredentials
 from ottla.broker.server import Listener, Server, ServerConfig
 from ottla.broker.tls_contexts import TlsContexts
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.produce import needs_records
+from ottla.core.security.scram import ScramCredentials
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
@@ -125,6 +128,7 @@ class Broker:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
         self._tls: TlsContexts | None = None
+        self._sasl = SaslListeners(self, config)
         self._has_joined = False
         self._opening = asyncio.Lock()
         self.store: MetadataStore
@@ -222,6 +226,7 @@ class Broker:
             produce_fast_path=lambda: ProduceFastPath(self),
             bind=self._bind,
             tls=self._tls,
+            sasl=self._sasl,
         )
         await server.start()
         self._server = server
@@ -375,6 +380,10 @@ class Broker:
     async def applied(self, revision: int) -> None:
         """Wait until the image includes the revision and this broker has reacted to it."""
         await self._follower.applied(revision)
+
+    @property
+    def scram_credentials(self) -> ScramCredentials:
+        return ImageCredentials(self)
 
     def features(self) -> Features:
         return FEATURES
@@ -569,6 +578,7 @@ class Broker:
     def _use_dynamic_config(self) -> None:
         broker_configs, default_configs = self.image.dynamic_configs(self.node_id)
         self.config = self._static_config.with_dynamic(default_configs, broker_configs)
+        self._sasl.use_config(self.config)
         self.group_coordinator.use_config(self.config)
         if self._server is not None:
             self._server.config = _server_config(self.config)

@@ -36,7 +36,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from ottla.base.errors import KafkaError
 from ottla.base.ports import Piece, ReadableBuffer
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import Body, ClientAuthentication, RequestContext
 from ottla.broker.file_sender import FileSender
 from ottla.broker.memory import RequestMemory, ResponseMemory
 from ottla.broker.produce_fast_path import ProduceFastPath
@@ -49,7 +49,7 @@ from ottla.broker.router import (
     encode,
 )
 from ottla.core.security.principal import ANONYMOUS, Principal
-from ottla.net.backpressure import write_pieces
+from ottla.net.backpressure import write_encrypted, write_pieces
 from ottla.net.same_machine import disable_pacing
 from ottla.wire.codec import DecodeError
 from ottla.wire.frame import FrameReader, FrameRefused
@@ -98,6 +98,8 @@ class ConnectionOwner(Protocol):
 
     def admit(self, connection: Connection) -> bool: ...
 
+    def authentication(self, connection: Connection) -> Authentication | None: ...
+
     def must_wait(self, connection: Connection) -> bool: ...
 
     def forget(self, connection: Connection) -> None: ...
@@ -105,6 +107,14 @@ class ConnectionOwner(Protocol):
     def report_abuse(self, connection: Connection, reason: str) -> None: ...
 
     def report_closing(self, connection: Connection, reason: str) -> None: ...
+
+    def report_authentication(self, connection: Connection, *, is_repeated: bool) -> None: ...
+
+    def report_failed_authentication(
+        self, connection: Connection, reason: str, *, is_repeated: bool
+    ) -> None: ...
+
+    def report_expired_session(self) -> None: ...
 
     def report_failure(self, connection: Connection, error: Exception) -> None: ...
 
@@ -115,6 +125,22 @@ class ConnectionOwner(Protocol):
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]: ...
 
     def flush_soon(self, connection: Connection) -> None: ...
+
+
+class Authentication(ClientAuthentication, Protocol):
+    """The SASL dialogue of a connection (authentication.py)."""
+
+    @property
+    def deadline(self) -> float:
+        """Monotonic time when the connection is closed; infinite for an authenticated client."""
+
+    def admits(self, frame: memoryview, ready: list[Piece]) -> bool:
+        """Return whether a frame is a request to be served; if not, it has been handled.
+
+        Raises RequestRejected if the connection must be closed."""
+
+    def timed_out(self) -> None:
+        """Report that the deadline has passed."""
 
 
 class Handshake(Protocol):
@@ -177,6 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         "_sender",
         "_transport",
         "active",
+        "authentication",
         "flush_is_due",
         "handshake",
         "last_active",
@@ -195,6 +222,9 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = ANONYMOUS
         self.handshake: Handshake | None = None
         """The TLS handshake, in progress or complete; None for plain text."""
+        self.authentication: Authentication | None = None
+        """Checks every frame, until the client is authenticated or while its session has a limited
+        lifetime; None if any request is allowed."""
         self.reader = FrameReader(server.request_memory)
         self._transport: asyncio.Transport | None = None
         self._paused = 0
@@ -226,19 +256,21 @@ class Connection(asyncio.BufferedProtocol):
             self._pause(ARRIVING)
 
     def _secured(self, stream: asyncio.Transport, handshake: Handshake) -> None:
-        try:
-            self.principal = handshake.principal(stream)
-        except HandshakeFailed as error:
-            self.server.report_handshake_failure(self, str(error))
-            self._paused = ENDING
+        self._use_transport(stream)
+        if self.authentication is None:  # with SASL, the certificate does not name the client
+            try:
+                self.principal = handshake.principal(stream)
+            except HandshakeFailed as error:
+                self.server.report_handshake_failure(self, str(error))
+                self._paused = ENDING
         if self.is_ending:
             stream.abort()
-        self._use_transport(stream)
 
     def _use_transport(self, stream: asyncio.Transport) -> None:
         stream.set_write_buffer_limits(HIGH_WATER_BYTES, LOW_WATER_BYTES)
         disable_pacing(stream)
         self._transport = stream
+        self.authentication = self.server.authentication(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.reader.room()
@@ -270,6 +302,7 @@ class Connection(asyncio.BufferedProtocol):
             self._sender.close()
             self._sender = None
         self.server.forget(self)
+        self.authentication = None
         pending_responses, self._pending = self._pending, None
         for pending in pending_responses or ():
             if pending.future is not None and (pending.is_droppable or not pending.is_task):
@@ -338,6 +371,18 @@ class Connection(asyncio.BufferedProtocol):
     def is_tls(self) -> bool:
         return self.handshake is not None
 
+    def authenticated(self, principal: Principal, *, is_limited: bool) -> None:
+        """Serve every request from now on.
+
+        Args:
+            principal: The client.
+            is_limited: Whether the session has a limited lifetime, which is then checked.
+        """
+        self.principal = principal
+        self.reader.use_memory(self.server.request_memory)
+        if not is_limited:
+            self.authentication = None
+
     def yielded(self) -> None:
         self._resume(YIELDING)
 
@@ -385,6 +430,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self, frame: memoryview, ready: list[Piece]) -> None:
         server = self.server
+        if self.authentication is not None and not self.authentication.admits(frame, ready):
+            return
         fast_path = self._produce_fast_path
         if fast_path is not None and not self._pending:
             encoded = fast_path.try_append(frame)
@@ -432,6 +479,10 @@ class Connection(asyncio.BufferedProtocol):
         pending = PendingResponse(self, context, response, is_task)
         self._append_pending(pending)
         response.add_done_callback(pending)
+
+    def respond_later(self, context: RequestContext, response: Coroutine[Any, Any, Any]) -> None:
+        """Serve no other request until a coroutine is done, and send its result as response."""
+        self._await_response(context, response)
 
     def _append_pending(self, pending: PendingResponse) -> None:
         if self._pending is None:
@@ -515,6 +566,8 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(cast("ReadableBuffer", pieces[0]))
         elif size <= HIGH_WATER_BYTES:
             transport.write(b"".join(cast("list[ReadableBuffer]", pieces)))
+        elif self.is_tls:
+            write_encrypted(transport, cast("list[ReadableBuffer]", pieces))
         elif all(isinstance(piece, ReadableBuffer) for piece in pieces):
             write_pieces(transport, cast("list[ReadableBuffer]", pieces))
         else:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from ottla.core.security.principal import Principal
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponseDict
+    from ottla.wire.messages.sasl_handshake import SaslHandshakeResponseDict
 
 Body: TypeAlias = dict[str, Any]
 """A response of any API, as the router and the connection see it. Handlers use the types in
@@ -41,6 +45,16 @@ Handler: TypeAlias = Callable[[PortsT, "RequestContext", Any], Response[Any]]
 """(parts of the broker, context, decoded request) -> response."""
 
 
+class ClientAuthentication(Protocol):
+    """The SASL dialogue of a connection, as handlers see it."""
+
+    def handshake(self, version: int, mechanism: str) -> Response[SaslHandshakeResponseDict]:
+        """Select a mechanism, and return the response to SaslHandshake."""
+
+    def authenticate(self, token: bytes) -> Response[SaslAuthenticateResponseDict]:
+        """Pass a token to the mechanism, and return the response to SaslAuthenticate."""
+
+
 class ClientConnection(Protocol):
     """The connection of a client, as handlers see it."""
 
@@ -59,6 +73,10 @@ class ClientConnection(Protocol):
     @property
     def is_tls(self) -> bool:
         """Whether the connection is encrypted."""
+
+    @property
+    def authentication(self) -> ClientAuthentication | None:
+        """The SASL dialogue, or None if the client may not authenticate."""
 
 
 @dataclass(slots=True)

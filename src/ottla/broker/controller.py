@@ -1,4 +1,4 @@
-"""The admin side of the controller: decides on topics, partitions and configs, and commits.
+"""The admin side of the controller: decides on topics, partitions, configs and users, and commits.
 
     request ──► decide (core.controller, pure) ──► MetadataStore.txn, one per topic ──► image
                                                                                           │
@@ -11,7 +11,10 @@ Invariants
 3. A change is answered after this broker has reacted to it. A client that creates a topic and then
    produces to it finds the log in place.
 4. Nothing is decided until the broker has joined its cluster: changes wait for `begin`. A broker
-   listens before it registers, because its ports are part of the registration."""
+   listens before it registers, because its ports are part of the registration.
+5. Changes of who may use the cluster have a lock of their own, and are answered as soon as the
+   image shows them. They depend on nothing else, so they do not wait while thousands of logs are
+   opened (`ottla.metadata.follower`)."""
 
 from __future__ import annotations
 
@@ -63,6 +66,12 @@ from ottla.core.controller.reassignment import (
     ReassignmentRequest,
     decide_reassignments,
 )
+from ottla.core.controller.scram import (
+    ScramDecision,
+    ScramDeletion,
+    ScramUpsertion,
+    decide_alter_scram,
+)
 from ottla.metadata import tree
 from ottla.metadata.follower import ImageFollower
 
@@ -71,6 +80,8 @@ logger = logging.getLogger(__name__)
 ALLOCATION_TRIES = 50
 ALLOCATION_RETRY_S = 0.05
 PRODUCER_ID_BLOCK = 1000
+MAX_TXN_BYTES = 768 * 1024
+"""Size limit of a transaction on users. ZooKeeper closes connections that send more than 1 MiB."""
 
 T = TypeVar("T")
 Decision = TypeVar(
@@ -132,6 +143,7 @@ class Controller:
         self._draw = draw
         self._cluster = cluster
         self._lock = asyncio.Lock()
+        self._access_lock = asyncio.Lock()
         self._begun = asyncio.Event()
         self._running: set[asyncio.Task[object]] = set()
 
@@ -253,6 +265,36 @@ class Controller:
             return await self._commit_all(decisions, self._leader_ops)
 
         return await self._serialised(change, timeout_ms)
+
+    async def alter_scram_credentials(
+        self, deletions: Sequence[ScramDeletion], upsertions: Sequence[ScramUpsertion]
+    ) -> list[ScramDecision]:
+        """Change the SCRAM credentials of users, in one transaction.
+
+        Returns:
+            One decision per user, with an error if it was refused.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, or the change could not be committed.
+        """
+
+        async def change() -> list[ScramDecision]:
+            current = self._broker.image.scram
+            decisions = decide_alter_scram(current, deletions, upsertions)
+            new = {
+                each.user: each.credentials for each in decisions if each.credentials is not None
+            }
+            ops = tree.scram_ops(current, new)
+            if sum(len(op.path) + len(getattr(op, "value", b"")) for op in ops) > MAX_TXN_BYTES:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    "The request alters too many credentials at once. Send several smaller ones.",
+                )
+            if ops:
+                await self._follower.access_applied(await self.commit(ops))
+            return decisions
+
+        return await self._serialised(change, lock=self._access_lock)
 
     def _brokers(self) -> Brokers:
         if self._cluster is not None:
@@ -394,14 +436,15 @@ class Controller:
         timeout_ms: int = 0,
         *,
         any_broker: bool = False,
+        lock: asyncio.Lock | None = None,
     ) -> T:
         """Run one change, which continues if the caller stops waiting (invariant 1).
 
-        Only the controller may do this, except for changes `by_anyone` (producer IDs)."""
+        Only the controller may do this, except for changes by `any_broker` (producer IDs)."""
 
         async def locked() -> T:
             await self._begun.wait()
-            async with self._lock:
+            async with lock or self._lock:
                 if not any_broker and self._cluster is not None and not self._cluster.is_controller:
                     raise KafkaError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
                 return await change()

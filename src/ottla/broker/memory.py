@@ -18,7 +18,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from ottla.wire.frame import MAX_ORDINARY_FRAME_BYTES, SMALL_FRAME_BYTES, FrameReader
+from ottla.wire.frame import (
+    MAX_ORDINARY_FRAME_BYTES,
+    SIZE_BYTES,
+    SMALL_FRAME_BYTES,
+    FrameReader,
+    check_frame_size,
+)
 
 SHARED_BYTES = (256 + 16) * 1024
 """Requests are often a batch of 64, 128 or 256 KB and a little more; this size splits none."""
@@ -107,6 +113,10 @@ class RequestMemory:
         self._wide, self._wide_peek = writable, writable[:PEEK_BYTES]
         self._narrow = writable[:NARROW_BYTES]
         self.window, self.peek = self._wide, self._wide_peek
+
+    def check(self, size: int, head: bytes) -> bool:
+        check_frame_size(size, head, self.max_frame_bytes)
+        return len(head) >= SIZE_BYTES + 2  # with the API key
 
     @property
     def exhausted(self) -> bool:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
-from ottla.broker.connection import Connection
+from ottla.broker.authentication import SaslListeners
+from ottla.broker.connection import Authentication, Connection
 from ottla.broker.connection_rate import UNLIMITED, ConnectionRate
 from ottla.broker.listening import BindListener, bind_listener, file_limit
 from ottla.broker.log_limit import LogLimiter
@@ -89,6 +90,7 @@ class Server:
         produce_fast_path: Callable[[], ProduceFastPath] | None = None,
         bind: BindListener = bind_listener,
         tls: TlsContexts | None = None,
+        sasl: SaslListeners | None = None,
     ) -> None:
         """Create a server; `start` binds its listeners.
 
@@ -101,6 +103,7 @@ class Server:
                 (produce_fast_path.py); None to decode all of them.
             bind: Binds a listener; simulations pass their own.
             tls: The TLS contexts of the listeners that use it; None if none does.
+            sasl: The listeners that use SASL; None if none does.
         """
         self.broker = broker
         self.produce_fast_path = produce_fast_path
@@ -112,6 +115,12 @@ class Server:
         self.connections_closed_abusive = 0
         self.connections_closed_idle = 0
         self.handshakes_failed = 0
+        self.authentications_succeeded = 0
+        self.authentications_failed = 0
+        self.reauthentications_succeeded = 0
+        self.reauthentications_failed = 0
+        self.sessions_expired = 0
+        """Connections closed because their clients did not authenticate again in time."""
         self.requests = 0
         self.requests_failed = 0
         """Requests that failed because of a bug in the broker."""
@@ -128,6 +137,7 @@ class Server:
         self._monotonic = monotonic
         self._bind = bind
         self._tls = tls
+        self._sasl = sasl
         self._files_for_connections = UNLIMITED
         self._connections_of: dict[str, int] = {}
         self._rate = ConnectionRate()
@@ -135,6 +145,7 @@ class Server:
         """Accepted connections that wait because of the connection rate."""
         self._abuse_log = LogLimiter(_logger, monotonic)
         self._failure_log = LogLimiter(_logger, monotonic)
+        self._authentication_log = LogLimiter(_logger, monotonic)
         self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -322,6 +333,38 @@ class Server:
             f"The TLS handshake with {connection.name()} on {connection.listener} failed: {reason}",
         )
 
+    def authentication(self, connection: Connection) -> Authentication | None:
+        """Return the SASL dialogue of a new connection, or None if its listener has no SASL."""
+        return None if self._sasl is None else self._sasl.open(connection)
+
+    def report_authentication(self, connection: Connection, *, is_repeated: bool) -> None:
+        if is_repeated:
+            self.reauthentications_succeeded += 1
+        else:
+            self.authentications_succeeded += 1
+        if _logger.isEnabledFor(logging.DEBUG):
+            _logger.debug(
+                "%s on %s is authenticated as %s",
+                connection.name(),
+                connection.listener,
+                connection.principal,
+            )
+
+    def report_failed_authentication(
+        self, connection: Connection, reason: str, *, is_repeated: bool
+    ) -> None:
+        if is_repeated:
+            self.reauthentications_failed += 1
+        else:
+            self.authentications_failed += 1
+        self._authentication_log.log(
+            logging.WARNING,
+            f"The authentication of {connection.name()} on {connection.listener} failed: {reason}",
+        )
+
+    def report_expired_session(self) -> None:
+        self.sessions_expired += 1
+
     def schedule(self, callback: Callable[[], None]) -> object:
         assert self._loop is not None
         return self._loop.call_soon(callback)
@@ -373,9 +416,13 @@ class Server:
             connection.last_active = now
         inactive_s = now - connection.last_active
         idle_s = self.config.connections_max_idle_ms / 1000
+        authentication = connection.authentication
         if connection.is_ending:
             if inactive_s >= CLOSE_TIMEOUT_S:
                 connection.abort()
+        elif authentication is not None and now >= authentication.deadline:
+            authentication.timed_out()
+            connection.abort()
         elif self._is_stalling_others(connection, now):
             self.report_abuse(
                 connection, "other requests wait for memory that its incomplete request holds"

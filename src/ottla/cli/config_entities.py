@@ -40,6 +40,9 @@ SHORT_DEFAULTS = {
     "ip_defaults": "ips",
 }
 
+SCRAM_EXPECTED = (
+    "A SCRAM credential must look like SCRAM-SHA-512=[iterations=8192,password=secret]."
+)
 _KEY = re.compile(r"[a-zA-Z0-9._-]+")
 _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 
@@ -111,6 +114,9 @@ def parse_additions(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in re.split("," + _OUTSIDE_BRACKETS, text):
         pair = re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, part)
+        if "SCRAM" in text.upper() and (len(pair) != 2 or _KEY.fullmatch(pair[0].strip()) is None):
+            # The parts may be pieces of a password, so the error does not show them.
+            raise click.UsageError(f"--add-config: {SCRAM_EXPECTED}")
         if len(pair) != 2:
             raise click.UsageError(f"--add-config: {part!r} must look like name=value.")
         found[pair[0].strip()] = re.sub(r"[\[\]]", "", pair[1]).strip()

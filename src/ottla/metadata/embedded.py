@@ -33,6 +33,7 @@ from ottla.base.metadata import (
     Op,
     TxnConflict,
     WatchCallback,
+    covers,
 )
 from ottla.base.ports import FileSystem
 from ottla.metadata.journal import Journal, encode_line
@@ -102,7 +103,7 @@ class EmbeddedStore:
         """Do nothing: the session ends with the process, so the callback would never be called."""
 
     async def load(self, prefix: str) -> tuple[dict[str, Node], int]:
-        found = {path: node for path, node in self._nodes.items() if path.startswith(prefix)}
+        found = {path: node for path, node in self._nodes.items() if covers(prefix, path)}
         return found, self._revision
 
     def watch(self, prefix: str, callback: WatchCallback) -> Callable[[], None]:
@@ -221,10 +222,9 @@ class EmbeddedStore:
         self._notify(list(changes.items()))
 
     def _notify(self, changes: list[Change]) -> None:
+        """Call all watchers, even without changes of theirs: they may await the revision."""
         for prefix, callback in tuple(self._watches):
-            seen = [change for change in changes if change[0].startswith(prefix)]
-            if not seen:
-                continue
+            seen = [change for change in changes if covers(prefix, change[0])]
             try:
                 callback(self._revision, seen)
             except Exception:

@@ -1,16 +1,19 @@
 """In-memory image of the metadata tree: a broker's view of the cluster at one revision.
 
-Each broker has one `ClusterImage`. It is changed only by `apply`, on the event loop; look-ups are
-plain dict accesses. The values in it (`ottla.base.cluster`) are immutable.
+Each broker has one `ClusterImage`. It is changed only by `apply` and, for everything below
+`/access/`, by `apply_access`, on the event loop; look-ups are plain dict accesses. The values in it
+(`ottla.base.cluster`) are immutable.
 
 Changes may arrive node by node. A topic appears once its node and all its partitions are known, and
 keeps its previous partitions until all added ones are known. Readers never see an incomplete topic.
 
-`apply` returns an `ImageDelta`: the changes that the broker has to react to.
+`apply` returns an `ImageDelta`: the changes that the broker has to react to. `apply_access` returns
+an `AccessDelta`. A user whose node cannot be read has no credentials.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,8 +29,11 @@ from ottla.base.cluster import (
     metric_name,
 )
 from ottla.base.metadata import Change, Node
+from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import parse_uuid
 from ottla.metadata import tree
+
+logger = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
 NO_CONTROLLER_EPOCH = -1
@@ -68,6 +74,17 @@ class ImageDelta:
         )
 
 
+@dataclass(slots=True)
+class AccessDelta:
+    """Changes of who may use the cluster. Empty deltas are false."""
+
+    users: set[str] = field(default_factory=set)
+    """Users whose SCRAM credentials were added, changed or removed."""
+
+    def __bool__(self) -> bool:
+        return bool(self.users)
+
+
 class ClusterImage:
     """A broker's view of the cluster's metadata. It implements `ClusterView`."""
 
@@ -84,6 +101,8 @@ class ClusterImage:
         self.broker_configs: dict[str, Mapping[str, str]] = {}
         """Dynamic configs by resource name: a broker id, or '' for the cluster-wide default."""
         self.group_configs: dict[str, Mapping[str, str]] = {}
+        self.scram: dict[str, Mapping[ScramMechanism, ScramCredential]] = {}
+        """SCRAM credentials by user."""
         self.views: dict[Any, Any] = {}
         """Cache for cluster descriptions. Every `apply` clears it."""
         self.brokers_revision = 0
@@ -115,6 +134,11 @@ class ClusterImage:
     def dynamic_configs(self, broker_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return the dynamic configs of the broker, and the cluster-wide defaults."""
         return self.broker_configs.get(str(broker_id), {}), self.broker_configs.get("", {})
+
+    def scram_credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        """Return the credential of a user for a mechanism, or None if the user has none."""
+        credentials = self.scram.get(user)
+        return None if credentials is None else credentials.get(mechanism)
 
     def colliding_topic(self, name: str) -> str | None:
         """Return another topic whose name differs only in `.` and `_`, or None."""
@@ -156,6 +180,32 @@ class ClusterImage:
         if delta.brokers_changed:
             self.brokers_revision = revision
         return delta
+
+    def apply_access(self, changes: Iterable[Change]) -> AccessDelta:
+        """Apply changes of paths below `/access/`. Other paths are ignored.
+
+        Returns:
+            The users that have changed.
+        """
+        delta = AccessDelta()
+        for path, node in changes:
+            if path.startswith(tree.SCRAM):
+                self._apply_scram(path, node, delta)
+        return delta
+
+    def _apply_scram(self, path: str, node: Node | None, delta: AccessDelta) -> None:
+        user = tree.user_of_path(path)
+        credentials: Mapping[ScramMechanism, ScramCredential] = {}
+        if node is not None:
+            try:
+                credentials = tree.decode_scram(node)
+            except (ValueError, LookupError, TypeError, AttributeError):  # no details: secret
+                logger.error("The node %s is malformed; user '%s' cannot log in", path, user)
+        if credentials:
+            self.scram[user] = credentials
+        else:
+            self.scram.pop(user, None)
+        delta.users.add(user)
 
     def _apply_topic_node(self, path: str, node: Node | None) -> str:
         topic_id, _, partition = path[len(tree.TOPICS) :].partition("/")
@@ -303,6 +353,7 @@ __all__ = [
     "NO_CONTROLLER",
     "NO_CONTROLLER_EPOCH",
     "NO_LEADER",
+    "AccessDelta",
     "BrokerRegistration",
     "ClusterImage",
     "Endpoint",

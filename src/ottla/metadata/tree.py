@@ -15,6 +15,11 @@
     /configs/brokers/<id>   {name: value}; `default` in place of an id applies to every broker
     /configs/groups/<name>  {name: value}; the group id is percent-encoded
     /producer_ids           {"next"}: the first producer id that has not been allocated
+    /access/scram/<user>    {mechanism: {"salt", "stored_key", "server_key", "iterations"}};
+                            the user is percent-encoded, salts and keys are in base64
+
+Everything below /access/ decides who may use the cluster. It takes effect at once, see
+`ottla.metadata.follower`. It contains credentials: never log its values.
 
 Values are JSON. A topic exists once its node and the nodes of all its partitions exist.
 """
@@ -22,13 +27,15 @@ Values are JSON. A topic exists once its node and the nodes of all its partition
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from ottla.base.cluster import BrokerRegistration, Endpoint, PartitionState, TopicImage
-from ottla.base.metadata import Check, Create, Delete, Node, Op, Replace
+from ottla.base.metadata import ACCESS, Check, Create, Delete, Node, Op, Replace
+from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import format_uuid
 
 CLUSTER = "/cluster"
@@ -43,6 +50,7 @@ TOPICS = "/topics/"
 BROKER_CONFIGS = "/configs/brokers/"
 GROUP_CONFIGS = "/configs/groups/"
 PRODUCER_IDS = "/producer_ids"
+SCRAM = f"{ACCESS}scram/"
 DEFAULT = "default"
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
@@ -226,3 +234,70 @@ def group_config_path(group_id: str) -> str:
 
 def group_of_path(path: str) -> str:
     return unquote(path[len(GROUP_CONFIGS) :])
+
+
+# -------------------------------------------------------------------------------------- users
+
+
+def scram_path(user: str) -> str:
+    name = quote(user, safe="")
+    if name in (".", ".."):  # ZooKeeper does not allow them in a path
+        name = name.replace(".", "%2E")
+    return SCRAM + name
+
+
+def user_of_path(path: str) -> str:
+    return unquote(path[len(SCRAM) :])
+
+
+def encode_scram(credentials: Mapping[ScramMechanism, ScramCredential]) -> bytes:
+    """Encode the SCRAM credentials of a user."""
+    return encode(
+        {
+            mechanism.sasl_name: {
+                "salt": b64encode(credential.salt).decode(),
+                "stored_key": b64encode(credential.stored_key).decode(),
+                "server_key": b64encode(credential.server_key).decode(),
+                "iterations": credential.iterations,
+            }
+            for mechanism, credential in credentials.items()
+        }
+    )
+
+
+def decode_scram(node: Node) -> dict[ScramMechanism, ScramCredential]:
+    """Decode the SCRAM credentials of a user. Mechanisms of later versions are ignored."""
+    fields = decode(node)
+    return {
+        mechanism: ScramCredential(
+            salt=b64decode(entry["salt"], validate=True),
+            stored_key=b64decode(entry["stored_key"], validate=True),
+            server_key=b64decode(entry["server_key"], validate=True),
+            iterations=int(entry["iterations"]),
+        )
+        for mechanism in ScramMechanism
+        if (entry := fields.get(mechanism.sasl_name)) is not None
+    }
+
+
+def scram_ops(
+    current: Mapping[str, Mapping[ScramMechanism, ScramCredential]],
+    new: Mapping[str, Mapping[ScramMechanism, ScramCredential]],
+) -> list[Op]:
+    """Return the operations that replace the credentials of users.
+
+    Args:
+        current: The credentials of all users.
+        new: All credentials of each changed user; a user without any is deleted.
+    """
+    ops: list[Op] = []
+    for user, credentials in new.items():
+        path = scram_path(user)
+        if not credentials:
+            if user in current:
+                ops.append(Delete(path))
+        elif user in current:
+            ops.append(Replace(path, encode_scram(credentials)))
+        else:
+            ops.append(Create(path, encode_scram(credentials)))
+    return ops

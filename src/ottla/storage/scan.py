@@ -53,7 +53,8 @@ def verified_prefix(buffer: ReadableBuffer, limit: int, expected: Expected) -> V
         buffer: Bytes from the log: `limit` bytes of batches, followed by one more batch header
             unless the segment ends before it.
         limit: Only batches that end within this many bytes are returned; what follows is only used
-            to confirm them.
+            to confirm them. It may exceed the buffer, which then ends where the segment ends: a
+            visible batch that is longer than the rest of its segment is damaged.
         expected: The known state of the log.
     """
     offset, max_offset, end_offset, known_epoch, epoch_of = expected
@@ -84,7 +85,7 @@ def verified_prefix(buffer: ReadableBuffer, limit: int, expected: Expected) -> V
             stop = position + length + 12
             if stop > limit:
                 return VerifiedPrefix(size, next_offset, False)
-            if checksum(view[position + 21 : stop]) != crc:
+            if stop > len(view) or checksum(view[position + 21 : stop]) != crc:
                 return VerifiedPrefix(size, next_offset, True)
             is_exact = position > 0 and base_offset == following
             is_close = base_offset <= following

@@ -82,6 +82,10 @@ def skip_tagged_fields(buffer: memoryview, position: int, end: int) -> int:
     return position
 
 
+_SECRET_FIELDS = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})
+"""Fields with credentials, which representations must not show: they could end up in a log."""
+
+
 class Message:
     """A decoded struct, with its fields as attributes.
 
@@ -91,7 +95,10 @@ class Message:
     """
 
     def __repr__(self) -> str:
-        inner = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        inner = ", ".join(
+            f"{name}={'[hidden]' if name in _SECRET_FIELDS else repr(value)}"
+            for name, value in vars(self).items()
+        )
         return f"{type(self).__name__}({inner})"
 
 

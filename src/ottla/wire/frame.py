@@ -28,7 +28,7 @@ most twice as large as what has actually arrived, and every byte of it is charge
 from __future__ import annotations
 
 import struct
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from ottla.wire.api import Api
 
@@ -84,6 +84,31 @@ def check_frame_size(size: int, head: bytes, max_frame_bytes: int) -> None:
             f"a request of API {api_key} claims {size} bytes; the limit for every API except "
             f"Produce is {MAX_ORDINARY_FRAME_BYTES} bytes"
         )
+    _refuse(size, head, f"socket.request.max.bytes is {max_frame_bytes}")
+
+
+def check_stranger(size: int, head: bytes, min_frame_bytes: int, max_frame_bytes: int) -> None:
+    """Check the size that a frame of a client claims that is not authenticated.
+
+    Args:
+        size: The claimed size.
+        head: The first bytes of the frame, including the size.
+        min_frame_bytes: Minimum size.
+        max_frame_bytes: Value of sasl.server.max.receive.size.
+
+    Raises:
+        FrameRefused: No valid frame has this size.
+    """
+    if not min_frame_bytes <= size <= max_frame_bytes:
+        _refuse(
+            size,
+            head,
+            f"sasl.server.max.receive.size is {max_frame_bytes}, and the client is not "
+            "authenticated",
+        )
+
+
+def _refuse(size: int, head: bytes, limit: str) -> NoReturn:
     stranger = identify_protocol(head)
     if stranger is not None:
         raise FrameRefused(
@@ -91,24 +116,35 @@ def check_frame_size(size: int, head: bytes, max_frame_bytes: int) -> None:
         )
     if size < MIN_FRAME_BYTES:
         raise FrameRefused(f"a frame claims {size} bytes; a valid request is longer")
-    raise FrameRefused(
-        f"a frame claims {size} bytes; socket.request.max.bytes is {max_frame_bytes}"
-    )
+    raise FrameRefused(f"a frame claims {size} bytes; {limit}")
 
 
 class FrameMemory(Protocol):
     """Memory that all readers of a server share."""
 
-    max_frame_bytes: int
-    ordinary_frame_bytes: int
-    """Maximum size of a frame other than Produce."""
-    now: float
-    shared: memoryview
-    """The shared buffer, for reading frames."""
-    window: memoryview
-    """Writable part of the shared buffer."""
-    peek: memoryview
-    """Shorter `window` for reads after a large frame, because the start of the next is copied."""
+    @property
+    def ordinary_frame_bytes(self) -> int:
+        """Maximum size of a frame that needs no `check`."""
+
+    @property
+    def now(self) -> float: ...
+
+    @property
+    def shared(self) -> memoryview:
+        """The shared buffer, for reading frames."""
+
+    @property
+    def window(self) -> memoryview:
+        """Writable part of the shared buffer."""
+
+    @property
+    def peek(self) -> memoryview:
+        """Shorter `window` for reads after a large frame, because the start of the next is
+        copied."""
+
+    def check(self, size: int, head: bytes) -> bool:
+        """Check an unusual size that a frame claims. Return False if more of `head`, the first
+        eight bytes or fewer, is needed. Raise FrameRefused if no valid frame has this size."""
 
     def take(self, owner: FrameReader, size_bytes: int) -> bool:
         """Charge the budget for a large frame. Return False if the budget is used up."""
@@ -237,8 +273,11 @@ class FrameReader:
         """Check a claimed size. Return False if that requires an API key that has not arrived."""
         assert self._view is not None
         head = bytes(self._view[self._position : min(self._end, self._position + 8)])
-        check_frame_size(size, head, self._memory.max_frame_bytes)
-        return len(head) >= SIZE_BYTES + 2
+        return self._memory.check(size, head)
+
+    def use_memory(self, memory: FrameMemory) -> None:
+        """Use another memory, which must have the same shared buffer and the same budget."""
+        self._memory = memory
 
     def put_back(self, frame: memoryview) -> None:
         """Undo the last `next_frame`, which returned `frame`."""

@@ -23,3 +23,6 @@ class Request(NamedTuple, Generic[ResponseT]):
     api: Api
     body: Mapping[str, object]
     """Fields of the request. Kafka's defaults apply to absent ones."""
+
+    def __repr__(self) -> str:
+        return f"Request({self.api.name})"  # the body may contain credentials

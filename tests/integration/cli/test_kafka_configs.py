@@ -134,13 +134,46 @@ def test_wrong_values_and_names_are_refused_by_name(fail: Fail, existing: str) -
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--describe", "--user", "alice"],
         ["--describe", "--entity-type", "clients"],
+        ["--describe", "--user-defaults"],
         ["--alter", "--ip", "127.0.0.1", "--add-config", "connection_creation_rate=5"],
-        ["--alter", "--user", "alice", "--add-config", "SCRAM-SHA-256=[password=x]"],
+        ["--alter", "--user", "alice", "--add-config", "producer_byte_rate=5"],
     ],
 )
 def test_brokers_without_quotas_are_a_clear_error(fail: Fail, arguments: list[str]) -> None:
-    assert "The brokers do not support client quotas and SCRAM credentials" in fail(
-        "configs", *arguments
-    )
+    assert "The brokers do not support client quotas" in fail("configs", *arguments)
+
+
+@pytest.mark.parametrize("kind", [["--user"], ["--entity-type", "users", "--entity-name"]])
+def test_a_users_passwords_are_set_shown_and_deleted(
+    succeed: Run, fail: Fail, topic: str, kind: list[str]
+) -> None:
+    user = f"{topic}-ü"
+    alter = ("configs", "--alter", *kind, user)
+    passwords = "SCRAM-SHA-512=[iterations=8192,password=hunter2,=x],SCRAM-SHA-256=[password=h2]"
+    altered = succeed(*alter, "--add-config", passwords)
+    assert altered.out == f"Completed updating config for user {user}.\n"
+    described = f"SCRAM credential configs for user-principal '{user}' are "
+    shown = succeed("configs", "--describe", *kind, user)
+    infos = "SCRAM-SHA-256=iterations=4096, SCRAM-SHA-512=iterations=8192"
+    assert shown.out == f"{described}{infos}\n"
+    succeed(*alter, "--delete-config", "SCRAM-SHA-512")
+    everybody = succeed("configs", "--describe", "--entity-type", "users")
+    assert f"{described}SCRAM-SHA-256=iterations=4096" in everybody.lines
+    as_json = succeed("configs", "--describe", *kind, user, "--json").json
+    assert as_json["scram_users"] == {user: {"SCRAM-SHA-256": 4096}}
+    gone = fail(*alter, "--delete-config", "SCRAM-SHA-512")
+    assert gone == f"User '{user}' has no SCRAM-SHA-512 credential that could be deleted.\n"
+    succeed(*alter, "--delete-config", "SCRAM-SHA-256")
+    assert succeed("configs", "--describe", *kind, user).out == ""
+
+
+@pytest.mark.parametrize("value", [
+    "SCRAM-SHA-512=[iterations=8192,hunter2]", "SCRAM-SHA-512=password=hunter2",
+    "SCRAM-SHA-512=[password=x],hunter2=a b", "SCRAM-SHA-512=hunter2",
+    "SCRAM-512=[password=hunter2]", "scram-sha-512=[password=hunter2]",
+    "SCRAM-SHA-512=password=x,hunter2 y=z", "SCRAM-SHA-512=[iterations=1,password=hunter2]",
+    "SCRAM-SHA-512=[iterations=99999999999,password=hunter2]",
+])  # fmt: skip
+def test_a_password_on_a_wrong_command_line_is_not_printed(fail: Fail, value: str) -> None:
+    assert "hunter2" not in fail("configs", "--alter", "--user", "alice", "--add-config", value)

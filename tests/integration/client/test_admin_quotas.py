@@ -1,4 +1,4 @@
-"""Admin calls for quotas and SCRAM users, on brokers that support them."""
+"""Admin calls for quotas, on brokers that support them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from tests.raw_client import eventually
 
 from ottla.base.errors import ErrorCode
-from ottla.client.admin import Admin, QuotaEntity, ScramCredential, ScramMechanism
+from ottla.client.admin import Admin, QuotaEntity
 from ottla.client.errors import ClientError, UnsupportedVersion
 
 
@@ -27,16 +27,3 @@ def test_quotas_are_set_described_and_taken_back(admin: Admin, topic: str) -> No
     with pytest.raises(ClientError) as failure:
         admin.alter_client_quotas(both, {"no_such_quota": 1.0})
     assert failure.value.code is ErrorCode.INVALID_REQUEST
-
-
-def test_scram_users_are_added_described_and_deleted(admin: Admin, topic: str) -> None:
-    mechanism = ScramMechanism.SCRAM_SHA_512
-    try:
-        admin.alter_scram_user(topic, {mechanism: (8192, "secret")})
-    except UnsupportedVersion as error:
-        pytest.skip(f"the broker has none: {error}")
-    found = eventually(lambda: admin.describe_scram_users([topic, "nobody"]))
-    assert found == {topic: [ScramCredential(mechanism, 8192)]}
-    assert topic in admin.describe_scram_users()
-    admin.alter_scram_user(topic, {mechanism: None})
-    eventually(lambda: admin.describe_scram_users([topic]), lambda users: not users)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,13 +12,19 @@ from typing import Any, TypeVar
 import pytest
 
 from ottla.base.metadata import Check, Create, Delete, MetadataStore, Node, Replace, TxnConflict
+from ottla.base.scram import ScramCredential, ScramMechanism
+from ottla.metadata import tree
 from ottla.metadata.embedded import EmbeddedStore
+from ottla.metadata.follower import ImageFollower
+from ottla.metadata.image import ClusterImage, ImageDelta
 from ottla.metadata.zookeeper.ensemble import EnsembleMember
 from ottla.metadata.zookeeper.store import ZooKeeperStore
 from ottla.storage.file import OsFileSystem
 
 T = TypeVar("T")
 Opened = Callable[[], Awaitable[MetadataStore]]
+SHA_512 = ScramMechanism.SHA_512
+CREDENTIAL = ScramCredential(b"salt", b"stored", b"server", 4096)
 _roots = count(1)
 
 
@@ -120,6 +127,68 @@ def test_watchers_see_every_change_in_order_up_to_the_revision_of_the_commit(
         before = len(seen)
         await store.txn([], [Create("/topics/late", b"x")])
         assert len(seen) == before
+        await store.close()
+
+    run(scenario())
+
+
+def test_access_is_watched_and_loaded_by_its_own_prefix_only(opened: Opened) -> None:
+    async def scenario() -> None:
+        store = await opened()
+        seen: dict[str, list[tuple[int, str]]] = {"/": [], "/access/": []}
+
+        def on_change(prefix: str, revision: int, changes: Any) -> None:
+            seen[prefix] += [(revision, path) for path, _ in changes] or [(revision, "")]
+
+        for prefix in seen:
+            store.watch(prefix, partial(on_change, prefix))
+        user, topic = "/access/scram/alice", "/topics/a"
+        last = await store.txn([], [Create(topic, b"1"), Create(user, b"2")])
+        while not all(each and each[-1][0] >= last for each in seen.values()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert [path for _, path in seen["/"] if path] == [topic]
+        assert [path for _, path in seen["/access/"] if path] == [user]
+        assert (await store.load("/"))[0] == {topic: Node(b"1", 0)}
+        expected = {user: Node(b"2", 0)}
+        assert (await store.load("/access/"))[0] == (await store.load(user))[0] == expected
+        with pytest.raises(TxnConflict) as raised:
+            await store.txn([Check(topic, 0)], [Create(user, b"3")])
+        assert raised.value.path == user
+        await store.close()
+        again = await opened()
+        assert (await again.load("/access/"))[0] == expected
+        await again.close()
+
+    run(scenario())
+
+
+def test_users_appear_and_disappear_while_the_broker_reacts_to_other_changes(
+    opened: Opened,
+) -> None:
+    async def scenario() -> None:
+        store, image = await opened(), ClusterImage()
+        reacting, gate = asyncio.Event(), asyncio.Event()
+
+        async def react(delta: ImageDelta) -> None:
+            reacting.set()
+            await gate.wait()
+
+        follower = ImageFollower(store, image, react)
+        await follower.load()
+        follower.follow()
+        await store.txn([], [Create("/controller/epoch", b"{}")])
+        await reacting.wait()
+        for new in ({"alice": {SHA_512: CREDENTIAL}, "bob": {SHA_512: CREDENTIAL}}, {"alice": {}}):
+            revision = await store.txn([], tree.scram_ops(image.scram, new))
+            await follower.access_applied(revision)
+            assert image.scram_credential(SHA_512, "alice") == new["alice"].get(SHA_512)
+            assert image.scram_credential(SHA_512, "bob") == CREDENTIAL
+        waiting = asyncio.ensure_future(follower.applied(revision))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        gate.set()
+        await waiting
+        await follower.close()
         await store.close()
 
     run(scenario())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import pytest
 
-from ottla.base.metadata import Create
+from ottla.base.metadata import Change, Create, Delete
 from ottla.metadata.zookeeper.store import ZooKeeperStore
 from ottla.testing.simulation.cluster import ZOOKEEPER, SimulatedCluster, repeatable
 from ottla.testing.simulation.zookeeper import PORT
@@ -123,3 +123,36 @@ def test_a_member_that_lags_behind_shows_everything_in_the_end(bed: Bed, lag_s: 
         assert len((await second.load("/topics/"))[0]) == 20
 
     bed.run(scenario())
+
+
+def test_a_removed_user_disappears_before_the_rest_of_the_tree_is_read_again(bed: Bed) -> None:
+
+    async def scenario() -> None:
+        store, other = await bed.open(), await bed.open()
+        await other.txn([], [Create(f"/topics/{number}", b"{}") for number in range(2_000)])
+        await other.txn([], [Create("/access/scram/alice", b"{}")])
+        order: list[str] = []
+
+        def on_change(revision: int, changes: Sequence[Change]) -> None:
+            order.extend(path for path, _ in changes)
+
+        store.watch("/access/", on_change)
+        store.watch("/", on_change)
+        await until(store, "/access/scram/", 1)
+        await until(store, "/topics/", 2_000)
+        order.clear()
+        bed.lose_replies()
+        change = [Delete("/access/scram/alice"), Create("/topics/new", b"{}")]
+        changing = asyncio.ensure_future(other.txn([], change))
+        await bed.committed("new")
+        bed.break_connection()
+        await changing
+        await until(store, "/topics/", 2_001)
+        assert order == ["/access/scram/alice", "/topics/new"]
+
+    bed.run(scenario())
+
+
+async def until(store: ZooKeeperStore, prefix: str, count: int) -> None:
+    while len((await store.load(prefix))[0]) != count:  # noqa: ASYNC110 virtual time
+        await asyncio.sleep(0.01)

@@ -102,7 +102,7 @@ def test_a_wrong_value_of_a_broker_is_an_invalid_request() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["num.partitions", "log.retention.hours", "listeners", "process.roles", "sasl.jaas.config"],
+    ["num.partitions", "log.retention.hours", "listeners", "process.roles", "sasl.login.class"],
 )
 def test_what_a_broker_cannot_change_while_it_runs_is_refused(name: str) -> None:
     code, message = refused(BROKER, (name, SET, "5"))

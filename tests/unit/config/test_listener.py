@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from ottla.base.config.broker import BrokerConfig, Listener, _canonical_host_name
+from ottla.base.config.listener import SecurityProtocol
 from ottla.base.errors import UserError
 
 
@@ -42,7 +43,7 @@ def test_a_listener_is_written_as_it_is_read() -> None:
         ("PLAINTEXT://a b:1", "NAME://host:port"),
         ("", "must not be empty"),
         ("PLAINTEXT://a:1,PLAINTEXT://b:2", "a unique name"),
-        ("SASL_SSL://a:1", "must not use SASL_SSL: only PLAINTEXT and SSL listeners are in"),
+        ("SASL_SSL://a:1", "must not have GSSAPI, because Ottla does not support Kerberos"),
         ("INTERNAL://a:1", "must name a security protocol for the listener INTERNAL"),
     ],
 )
@@ -58,8 +59,12 @@ MAP = "A:PLAINTEXT,B:PLAINTEXT,C:SASL_PLAINTEXT"
 def test_listeners_with_other_names_need_the_protocol_map() -> None:
     config = listeners("A://x:1,B://y:2", listener__security__protocol__map=MAP)
     assert [listener.name for listener in config.listeners] == ["A", "B"]
-    with pytest.raises(UserError, match="must not use SASL_PLAINTEXT"):
-        listeners("A://x:1,C://y:2", listener__security__protocol__map=MAP)
+    found = listeners(
+        "A://x:1,C://y:2",
+        listener__security__protocol__map=MAP,
+        sasl__enabled__mechanisms="SCRAM-SHA-512",
+    )
+    assert found.listener_protocols["C"] is SecurityProtocol.SASL_PLAINTEXT
 
 
 def test_two_listeners_share_a_port_only_as_ipv4_and_ipv6() -> None:

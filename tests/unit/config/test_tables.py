@@ -132,9 +132,10 @@ def test_every_broker_property_is_a_declared_attribute_of_its_type() -> None:
         ConfigType.DOUBLE: "float",
         ConfigType.LIST: "list[str]",
         ConfigType.PASSWORD: "str",
+        ConfigType.CLASS: "str",
     }
     declared = dict(BrokerAttributes.__annotations__)
-    for name in ("listener_protocols", "tls_settings", "inter_broker_listener"):
+    for name in ("listener_protocols", "tls_settings", "sasl_settings", "inter_broker_listener"):
         declared.pop(name)  # from several properties
     for name in ("listeners", "advertised_listeners"):
         assert declared.pop(name) == "list[Listener]"

@@ -23,6 +23,7 @@ from ottla.base.config.unused_properties import (
     not_released,
     shown_only,
 )
+from ottla.base.config.validator import KnownClass
 
 SOURCE = Path(ottla.__file__).parent
 DECLARATIONS = ("*_table.py", "broker_attributes.py", "unused_properties.py")
@@ -54,6 +55,8 @@ def names_read_in_source() -> frozenset[str]:
 def is_read(key: ConfigKey) -> bool:
     if key.name.startswith("ssl."):  # an attribute of TlsSettings
         return key.attribute.removeprefix("ssl_") in names_read_in_source()
+    if isinstance(key.validator, KnownClass):  # the value itself is all there is to it
+        return True
     return key.attribute in names_read_in_source() or key.name in names_read_in_source()
 
 

@@ -12,14 +12,17 @@ from tests.unit.metadata.memory_files import MemoryFileSystem
 
 from ottla.base.cluster import PartitionState, TopicImage
 from ottla.base.errors import KafkaError
+from ottla.base.metadata import Delete, Op
+from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import new_uuid
 from ottla.metadata import tree
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
-from ottla.metadata.image import ClusterImage, ImageDelta
+from ottla.metadata.image import AccessDelta, ClusterImage, ImageDelta
 from ottla.storage.file import OsFileSystem
 
 STATE = PartitionState(1, 0, (1,), (1,), isr_incarnations=(0,))
+CREDENTIAL = ScramCredential(b"salt", b"stored", b"server", 4096)
 
 
 async def at_once(work: Any) -> Any:
@@ -117,6 +120,99 @@ def test_waiters_of_a_closed_follower_are_reported() -> None:
             await waiting
 
     asyncio.run(scenario())
+
+
+def user_ops(*users: str) -> list[Op]:
+    return tree.scram_ops({}, {user: {ScramMechanism.SHA_256: CREDENTIAL} for user in users})
+
+
+def test_users_are_known_after_load_and_change_before_follow() -> None:
+    async def scenario() -> None:
+        store, image = await store_with(), ClusterImage()
+        await store.txn([], user_ops("alice"))
+        follower = ImageFollower(store, image, lambda delta: None)
+        await follower.load()
+        assert list(image.scram) == ["alice"]
+        revision = await store.txn([], [*user_ops("bob"), Delete(tree.scram_path("alice"))])
+        assert list(image.scram) == ["bob"]
+        await follower.access_applied(revision)
+        await follower.close()
+
+    asyncio.run(scenario())
+
+
+def test_changes_of_users_during_load_are_not_applied_twice_or_lost() -> None:
+    """The store may report commits between the watch and the load that follows it."""
+
+    async def scenario() -> None:
+        store, image = await store_with(), ClusterImage()
+        load, interrupted = store.load, []
+
+        async def slow_load(prefix: str) -> Any:
+            if not interrupted:
+                interrupted.append(prefix)
+                await store.txn([], user_ops("alice", "bob"))
+                await store.txn([], [Delete(tree.scram_path("alice"))])
+            return await load(prefix)
+
+        store.load = slow_load  # type: ignore[method-assign]
+        seen: list[set[str]] = []
+        follower = ImageFollower(
+            store, image, lambda delta: None, lambda delta: seen.append(delta.users)
+        )
+        await follower.load()
+        assert list(image.scram) == ["bob"]
+        assert seen == [{"bob"}]
+        await follower.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_broker_learns_of_changed_users_while_it_reacts_to_something_else() -> None:
+    async def scenario() -> None:
+        store, image = await store_with(), ClusterImage()
+        reacting, gate = asyncio.Event(), asyncio.Event()
+        seen: list[tuple[set[str], list[str]]] = []
+
+        async def react(delta: ImageDelta) -> None:
+            reacting.set()
+            await gate.wait()
+
+        follower = ImageFollower(
+            store, image, react, lambda delta: seen.append((delta.users, list(image.scram)))
+        )
+        await follower.load()
+        follower.follow()
+        await store.txn([], tree.create_topic_ops(topic("a")))
+        await reacting.wait()
+        await store.txn([], [*user_ops("alice"), *tree.create_topic_ops(topic("b"))])
+        await store.txn([], [Delete(tree.scram_path("alice"))])
+        assert seen == [({"alice"}, ["alice"]), ({"alice"}, [])]
+        assert list(image.topics) == ["a"]
+        await follower.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_failing_reaction_to_users_does_not_stop_the_follower(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        store, image = await store_with(), ClusterImage()
+
+        def fail(delta: AccessDelta) -> None:
+            raise OSError("no memory")
+
+        follower = ImageFollower(store, image, lambda delta: None, fail)
+        await follower.load()
+        follower.follow()
+        await follower.applied(await store.txn([], user_ops("alice")))
+        await follower.applied(await store.txn([], tree.create_topic_ops(topic("a"))))
+        assert list(image.topics) == ["a"]
+        await follower.close()
+
+    asyncio.run(scenario())
+    assert "no memory" in caplog.text
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(1, 10_000), (10_000, 1)])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from ottla.net.backpressure import write_pieces
+from ottla.net.backpressure import ENCRYPTED_WRITE_BYTES, write_encrypted, write_pieces
 
 LOOPS = (asyncio.SelectorEventLoop, uvloop.new_event_loop)
 PIECES = [b"x" * (1 << 20)] * 8
@@ -77,3 +77,35 @@ def test_nothing_is_written_to_a_transport_that_is_closing(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
+
+
+class WriteLog(asyncio.Transport):
+    """A transport that records writes, and closes after some of them."""
+
+    def __init__(self, closes_after: int = 1_000) -> None:
+        self.writes: list[bytes] = []
+        self._closes_after = closes_after
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return len(self.writes) >= self._closes_after
+
+
+def test_encrypted_pieces_are_written_in_order_and_in_limited_sizes() -> None:
+    transport = WriteLog()
+    large = bytes(range(256)) * (ENCRYPTED_WRITE_BYTES // 256) * 2 + b"end"
+
+    write_encrypted(transport, [b"head", bytearray(large), memoryview(b"tail")])
+
+    assert b"".join(transport.writes) == b"head" + large + b"tail"
+    assert max(map(len, transport.writes)) == ENCRYPTED_WRITE_BYTES
+
+
+def test_nothing_more_is_encrypted_once_the_transport_is_closing() -> None:
+    transport = WriteLog(closes_after=2)
+
+    write_encrypted(transport, [bytes(10 * ENCRYPTED_WRITE_BYTES)])
+
+    assert len(transport.writes) == 2

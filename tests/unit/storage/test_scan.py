@@ -74,6 +74,15 @@ def test_a_byte_that_the_crc_covers_is_never_wrong(byte: int) -> None:
     assert verified_prefix(damaged, len(THREE), expected(10)) == (SIZE, 12, True)
 
 
+@pytest.mark.parametrize("size", [SIZE + 1, SIZE + HEADER_SIZE, 1 << 30])
+def test_a_batch_that_is_longer_than_the_rest_of_its_segment_is_damage(size: int) -> None:
+    damaged = bytearray(THREE)
+    struct.pack_into(">i", damaged, 2 * SIZE + 8, size - 12)
+
+    assert verified_prefix(damaged, 1 << 31, expected(10)) == (2 * SIZE, 14, True)
+    assert verified_prefix(damaged[2 * SIZE :], 1 << 31, expected(14)) == (0, 14, True)
+
+
 @given(st.integers(0, 3 * SIZE * 8 - 1), st.integers(10, 15), st.sampled_from([0, 61]))
 def test_no_flipped_bit_is_served(bit: int, offset: int, ahead: int) -> None:
     """This holds for any bit, any fetch offset and any number of bytes read past the limit."""

@@ -27,6 +27,7 @@ from ottla.base.config.listener import (
     client_listeners,
     parse_protocols,
 )
+from ottla.base.config.sasl_settings import SaslSettings, listener_sasl
 from ottla.base.config.tls_settings import TlsSettings, listener_tls
 from ottla.base.config.unused_properties import (
     no_effect,
@@ -152,7 +153,9 @@ class BrokerConfig(BrokerAttributes):
         for name in self.static:
             if reason := shown_only(name):
                 found.append(Notice(logging.INFO, f"{name} has no effect: {reason}."))
-            elif name in BROKER and (reason := not_released(name)):
+            elif reason := self._misplaced(name) or (
+                not_released(name) if name in BROKER else None
+            ):
                 found.append(Notice(logging.WARNING, f"{name} has no effect: {reason}."))
             elif name in BROKER:
                 found += self._unused_items(name)
@@ -165,6 +168,20 @@ class BrokerConfig(BrokerAttributes):
             else:
                 found.append(Notice(logging.WARNING, _unknown_property(name)))
         return found
+
+    def _misplaced(self, name: str) -> str | None:
+        """Return why a property has no effect for all listeners or for all mechanisms, or None."""
+        override = listener_override(name)
+        if (name if override is None else override[1].name) == "sasl.jaas.config":
+            return "brokers read listener.name.<listener>.<mechanism>.sasl.jaas.config"
+        protocols = self.listener_protocols.values()
+        if (
+            name == "ssl.client.auth"
+            and SecurityProtocol.SASL_SSL in protocols
+            and SecurityProtocol.SSL not in protocols
+        ):
+            return "SASL_SSL listeners read listener.name.<listener>.ssl.client.auth"
+        return None
 
     def _unused_items(self, name: str) -> list[Notice]:
         items = self._values[name]
@@ -207,6 +224,7 @@ class BrokerConfig(BrokerAttributes):
             self.listeners, self.listener_security_protocol_map
         )
         self.tls_settings = self._tls_settings()
+        self.sasl_settings = self._sasl_settings()
         self.inter_broker_listener = self._inter_broker_listener()
         self.advertised_listeners = self._advertised_listeners()
 
@@ -220,9 +238,16 @@ class BrokerConfig(BrokerAttributes):
 
     def _tls_settings(self) -> dict[str, TlsSettings]:
         return {
-            name: listener_tls(name, self._values, self._overrides.get(name, {}))
+            name: listener_tls(name, protocol, self._values, self._overrides.get(name, {}))
             for name, protocol in self.listener_protocols.items()
             if protocol.has_tls
+        }
+
+    def _sasl_settings(self) -> dict[str, SaslSettings]:
+        return {
+            name: listener_sasl(name, self._values, self._overrides.get(name, {}))
+            for name, protocol in self.listener_protocols.items()
+            if protocol.has_sasl
         }
 
     def _inter_broker_listener(self) -> str:

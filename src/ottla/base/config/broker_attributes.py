@@ -11,6 +11,7 @@ always has a host, and has port 0 if the listener does.
 from __future__ import annotations
 
 from ottla.base.config.listener import Listener, SecurityProtocol
+from ottla.base.config.sasl_settings import SaslSettings
 from ottla.base.config.tls_settings import TlsSettings
 
 
@@ -59,6 +60,16 @@ class BrokerAttributes:
     ssl_principal_mapping_rules: str
     ssl_allow_dn_changes: bool
     ssl_allow_san_changes: bool
+    sasl_settings: dict[str, SaslSettings]
+    """SASL settings of the listeners that use it."""
+    sasl_enabled_mechanisms: list[str]
+    sasl_mechanism_inter_broker_protocol: str
+    sasl_jaas_config: str | None
+    sasl_server_callback_handler_class: str | None
+    sasl_server_max_receive_size: int
+    connections_max_reauth_ms: int
+    connection_failed_authentication_delay_ms: int
+    principal_builder_class: str
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int

@@ -9,6 +9,12 @@ from ottla.base.config.broker_cleaner_table import CLEANER_KEYS, FLUSH_KEYS
 from ottla.base.config.broker_group_table import GROUP_KEYS
 from ottla.base.config.broker_log_table import LOG_KEYS
 from ottla.base.config.broker_replication_table import REPLICATION_KEYS
+from ottla.base.config.broker_sasl_table import (
+    SASL_KEYS,
+    SASL_MECHANISMS,
+    SASL_PER_LISTENER,
+    SASL_PER_MECHANISM,
+)
 from ottla.base.config.broker_security_table import SSL_KEYS
 from ottla.base.config.broker_server_table import SERVER_KEYS
 from ottla.base.config.broker_share_table import SHARE_KEYS
@@ -21,6 +27,7 @@ BROKER = ConfigTable(
     [
         *SERVER_KEYS,
         *SSL_KEYS,
+        *SASL_KEYS,
         *LOG_KEYS,
         *CLEANER_KEYS,
         *FLUSH_KEYS,
@@ -31,7 +38,7 @@ BROKER = ConfigTable(
     ],
 )
 
-PER_LISTENER = frozenset(key.name for key in SSL_KEYS)
+PER_LISTENER = SASL_PER_LISTENER.union(key.name for key in SSL_KEYS)
 """Properties that can be overridden for one listener, as `listener.name.<name>.<property>`."""
 
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")
@@ -45,12 +52,19 @@ CHAINS: dict[str, tuple[Synonym, ...]] = {
 def listener_override(name: str) -> tuple[str, ConfigKey] | None:
     """Return the listener and the property that a property overrides, or None if it does not.
 
-    The name of the listener is in upper case, as everywhere else.
+    The name of the listener is in upper case, as everywhere else. The name of the property begins
+    with the mechanism, in lower case, if the property applies to one mechanism only:
+    `plain.sasl.jaas.config`.
     """
     match = _OF_LISTENER.fullmatch(name)
-    if match is None or match[2] not in PER_LISTENER:
+    if match is None:
         return None
-    return match[1].upper(), BROKER[match[2]]
+    if match[2] in PER_LISTENER:
+        return match[1].upper(), BROKER[match[2]]
+    mechanism, _, rest = match[2].partition(".")
+    if rest not in SASL_PER_MECHANISM or mechanism.upper() not in SASL_MECHANISMS:
+        return None
+    return match[1].upper(), replace(BROKER[rest], name=match[2])
 
 
 def broker_key(name: str) -> ConfigKey | None:

@@ -131,11 +131,6 @@ def parse_protocols(
             allowed = f"must name a security protocol for the listener {listener.name}"
             raise ConfigError(property_name, protocol_map, allowed)
         found[listener.name] = SecurityProtocol[protocol]
-        if found[listener.name].has_sasl:
-            allowed = (
-                f"must not use {protocol}: only PLAINTEXT and SSL listeners are in this release"
-            )
-            raise ConfigError("listeners", listener, allowed)
     return found
 
 

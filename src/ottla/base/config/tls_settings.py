@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from ottla.base.config.broker_security_table import SSL_KEYS
+from ottla.base.config.listener import SecurityProtocol
 from ottla.base.config.validator import Value
 
 
@@ -50,12 +51,19 @@ def listener_prefix(listener: str) -> str:
 
 
 def listener_tls(
-    listener: str, values: Mapping[str, Value], overrides: Mapping[str, Value]
+    listener: str,
+    protocol: SecurityProtocol,
+    values: Mapping[str, Value],
+    overrides: Mapping[str, Value],
 ) -> TlsSettings:
     """Return the TLS settings of a listener.
 
+    As in Kafka, a listener with SASL asks for client certificates only if its own `ssl.client.auth`
+    says so (KIP-684).
+
     Args:
         listener: Name of the listener.
+        protocol: Security protocol of the listener.
         values: Values of the properties for all listeners, by name.
         overrides: Values of the properties for this listener, by their names without the prefix.
     """
@@ -66,5 +74,7 @@ def listener_tls(
         assert attribute in known, key.name
         value = overrides[key.name] if key.name in overrides else values[key.name]
         found[attribute] = tuple(value) if isinstance(value, list) else value
+    if protocol.has_sasl and "ssl.client.auth" not in overrides:
+        found["client_auth"] = "none"
     prefix = f"{listener_prefix(listener)}ssl." if overrides else "ssl."
     return TlsSettings(prefix=prefix, **found)  # type: ignore[arg-type]

@@ -54,7 +54,10 @@ NOT_NEEDED = {
     "internal.metadata.": _NO_QUORUM,
 }
 
-_SASL = "SASL listeners are not in this release"
+_KERBEROS = "Ottla does not support Kerberos (GSSAPI)"
+_OAUTH = "OAUTHBEARER is not in this release"
+_LOGIN = "it configures Java's login of connections between brokers"
+_TOKENS = "delegation tokens are not in this release"
 _JAVA_TLS = "it configures Java's implementation of TLS"
 _REMOTE = "remote storage is not in this release"
 _METRICS = "metrics reporters are Java code, which this broker cannot load"
@@ -69,13 +72,14 @@ _PREALLOCATE = "segment files grow as records are appended"
 
 NO_EFFECT = {
     "ssl.": _JAVA_TLS,
-    "sasl.": _SASL,
+    "sasl.kerberos.": _KERBEROS,
+    "sasl.oauthbearer.": _OAUTH,
+    "sasl.login.": _LOGIN,
+    "sasl.client.callback.handler.class": _LOGIN,
     "security.providers": _JAVA_TLS,
-    "delegation.token.": _SASL,
-    "principal.builder.class": _SASL,
-    "connection.failed.authentication.delay.ms": _SASL,
-    "connections.max.reauth.ms": _SASL,
-    "listener.name.": "of the properties of a listener, only those for TLS are in this release",
+    "delegation.token.": _TOKENS,
+    "listener.name.": "of the properties of a listener, only those for TLS and SASL are in this "
+    "release",
     "super.users": "authorization is not in this release",
     "allow.everyone.if.no.acl.found": "authorization is not in this release",
     "config.providers": "config providers are Java code, which this broker cannot load",

@@ -178,6 +178,24 @@ class HostLimits:
         return "must be a list of host:number pairs such as 127.0.0.1:200,db1:50"
 
 
+@dataclass(frozen=True, slots=True)
+class KnownClass:
+    """Names of Java classes that Ottla replaces; any other class could not be loaded."""
+
+    names: tuple[str, ...]
+    """Valid names."""
+    reason: str
+    """Clause that says why other classes cannot be used."""
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, str)
+        return value in self.names
+
+    @property
+    def allowed(self) -> str:
+        return f"must be {' or '.join(self.names)}, because other {self.reason}"
+
+
 def one_of(*choices: str) -> OneOf:
     return OneOf(choices)
 

@@ -1,5 +1,5 @@
-"""Admin client: topics, configs, groups, offsets, transactions, quotas,
-delegation tokens and the cluster.
+"""Admin client: topics, configs, groups, offsets, transactions, quotas, users, delegation tokens
+and the cluster.
 
 `async_admin` and `admin` hold the two clients; `dispatch` selects the broker for each request and
 retries. Each of the other modules covers one subject: its requests, responses and result types."""
@@ -34,12 +34,7 @@ from ottla.client.admin.partitions import (
     OffsetSpec,
     ProducerState,
 )
-from ottla.client.admin.quotas import (
-    DEFAULT_SCRAM_ITERATIONS,
-    QuotaEntity,
-    ScramCredential,
-    ScramMechanism,
-)
+from ottla.client.admin.quotas import QuotaEntity
 from ottla.client.admin.reassignments import Reassignment
 from ottla.client.admin.topics import (
     CreatedTopic,
@@ -52,6 +47,13 @@ from ottla.client.admin.transactions import (
     AbortTransaction,
     TransactionDescription,
     TransactionListing,
+)
+from ottla.client.admin.users import (
+    DEFAULT_SCRAM_ITERATIONS,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 from ottla.client.consumer.record import OffsetAndMetadata
 
@@ -95,10 +97,12 @@ __all__ = [
     "ReplicaInfo",
     "ResourceType",
     "Results",
-    "ScramCredential",
+    "ScramCredentialInfo",
     "ScramMechanism",
     "TopicDescription",
     "TopicListing",
     "TransactionDescription",
     "TransactionListing",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]

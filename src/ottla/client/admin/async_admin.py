@@ -25,6 +25,7 @@ from ottla.client.admin import (
     reassignments,
     topics,
     transactions,
+    users,
 )
 from ottla.client.admin.config import AdminConfig
 from ottla.client.admin.configs import (
@@ -43,7 +44,7 @@ from ottla.client.admin.partitions import (
     OffsetSpec,
     ProducerState,
 )
-from ottla.client.admin.quotas import QuotaEntity, ScramCredential, ScramMechanism
+from ottla.client.admin.quotas import QuotaEntity
 from ottla.client.admin.reassignments import Reassignment
 from ottla.client.admin.topics import (
     CreatedTopic,
@@ -56,6 +57,11 @@ from ottla.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from ottla.client.admin.users import (
+    ScramCredentialInfo,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from ottla.client.arguments import flatten
 from ottla.client.cluster import Cluster
 from ottla.client.config import Bootstrap, Profile
@@ -64,7 +70,7 @@ from ottla.client.properties import AdminProperties
 
 
 class AsyncAdmin:
-    """Client that administers a cluster: topics, groups, configuration, quotas and transactions.
+    """Client that administers a cluster: topics, groups, configuration, users and transactions.
 
         async with AsyncAdmin("localhost:9092") as admin:
             print(await admin.list_topics())
@@ -605,27 +611,40 @@ class AsyncAdmin:
         """
         await quotas.alter_client_quotas(self._cluster, entity, changes)
 
-    async def describe_scram_users(
-        self, users: Iterable[str] | None = None
-    ) -> dict[str, list[ScramCredential]]:
-        """Return the SCRAM credentials of users; users that do not exist are left out.
+    # ---------------------------------------------------------------------------------- users
+
+    async def describe_user_scram_credentials(
+        self, *names: str | list[str], return_errors: bool = False
+    ) -> Results[str, list[ScramCredentialInfo]]:
+        """Return the mechanisms and iterations of the SCRAM credentials of users.
 
         Args:
-            users: Names of the users; None is all of them.
+            names: Names of the users; all users if none are given.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        return await quotas.describe_scram_users(self._cluster, users)
+        wanted = flatten(names, str, "names of users")
+        found = await users.describe_user_scram_credentials(self._cluster, wanted)
+        return found.checked(return_errors)
 
-    async def alter_scram_user(
-        self, user: str, passwords: Mapping[ScramMechanism, tuple[int, str] | None]
-    ) -> None:
-        """Set or remove the SCRAM credentials of a user.
+    async def alter_user_scram_credentials(
+        self,
+        *alterations: UserScramCredentialUpsertion
+        | UserScramCredentialDeletion
+        | list[UserScramCredentialUpsertion | UserScramCredentialDeletion],
+        return_errors: bool = False,
+    ) -> Results[str, None]:
+        """Set passwords of users for SCRAM, and delete them.
+
+        The alterations of one user are carried out together or not at all.
 
         Args:
-            user: Name of the user.
-            passwords: Iterations and password for each mechanism; None removes the
-                credential.
+            alterations: The passwords to set and the credentials to delete.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
         """
-        await quotas.alter_scram_user(self._cluster, user, passwords)
+        kinds = (UserScramCredentialUpsertion, UserScramCredentialDeletion)
+        wanted = flatten(alterations, kinds, "alterations of users")
+        altered = await users.alter_user_scram_credentials(self._cluster, wanted)
+        return altered.checked(return_errors)
 
     # ----------------------------------------------------------------------- delegation tokens
 

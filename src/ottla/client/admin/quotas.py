@@ -1,30 +1,22 @@
-"""Client quotas, and SCRAM credentials of users.
+"""Client quotas.
 
-    DescribeClientQuotas 0+, DescribeUserScramCredentials 0+             to any broker
-    AlterClientQuotas 0+, AlterUserScramCredentials 0+                   to the controller
+    DescribeClientQuotas 0+                                              to any broker
+    AlterClientQuotas 0+                                                 to the controller
 
-Ottla's brokers do not support these APIs yet: the calls raise UnsupportedVersion."""
+Ottla's brokers do not support quotas yet: the calls raise UnsupportedVersion."""
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.base.errors import ErrorCode
 from ottla.client.admin.dispatch import raise_for
 from ottla.client.cluster import Cluster
-from ottla.client.errors import InvalidConfig
 from ottla.wire import rpc
 
 if TYPE_CHECKING:
     from ottla.wire.messages.alter_client_quotas import EntryDataRequestDict
-    from ottla.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertionDict
 
-SALT_BYTES = 24
-DEFAULT_SCRAM_ITERATIONS = 4096
 _EXACTLY, _DEFAULT, _ANY = 0, 1, 2
 
 
@@ -45,28 +37,6 @@ class QuotaEntity(NamedTuple):
     def ordered(cls, parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
         """Return an entity that does not depend on the order of its parts."""
         return cls(tuple(sorted(parts, key=lambda part: (part[0] != "user", part[0]))))
-
-
-class ScramMechanism(IntEnum):
-    """SCRAM mechanism, with Kafka's codes."""
-
-    UNKNOWN = 0
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-    @property
-    def text(self) -> str:
-        """Name of the mechanism as Kafka writes it: `SCRAM-SHA-256`."""
-        return self.name.replace("_", "-")
-
-
-class ScramCredential(NamedTuple):
-    """SCRAM credential of a user, without the password."""
-
-    mechanism: ScramMechanism
-    """The mechanism."""
-    iterations: int
-    """Number of iterations."""
 
 
 async def describe_client_quotas(
@@ -122,78 +92,3 @@ async def alter_client_quotas(
             raise_for(result.error_code, result.error_message)
 
     await cluster.retrying(ask, what="changing quotas")
-
-
-async def describe_scram_users(
-    cluster: Cluster, users: Iterable[str] | None
-) -> dict[str, list[ScramCredential]]:
-    """Return the credentials of users, of all if `users` is None. Unknown users are omitted."""
-    request = rpc.describe_user_scram_credentials(
-        users=None if users is None else [{"name": user} for user in users]
-    )
-
-    async def ask() -> dict[str, list[ScramCredential]]:
-        response = await cluster.call(request)
-        raise_for(response.error_code, response.error_message)
-        found: dict[str, list[ScramCredential]] = {}
-        for entry in response.results:
-            if entry.error_code == ErrorCode.RESOURCE_NOT_FOUND:
-                continue
-            raise_for(entry.error_code, entry.error_message)
-            found[entry.user] = [
-                ScramCredential(_mechanism(info.mechanism), info.iterations)
-                for info in entry.credential_infos
-            ]
-        return found
-
-    return await cluster.retrying(ask, what="describing SCRAM users")
-
-
-async def alter_scram_user(
-    cluster: Cluster,
-    user: str,
-    passwords: Mapping[ScramMechanism, tuple[int, str] | None],
-) -> None:
-    """Set passwords with a number of iterations, or remove them (None). Only hashes are sent."""
-    request = rpc.alter_user_scram_credentials(
-        deletions=[
-            {"name": user, "mechanism": int(each)}
-            for each, password in passwords.items()
-            if password is None
-        ],
-        upsertions=[
-            _salted(user, each, *password)
-            for each, password in passwords.items()
-            if password is not None
-        ],
-    )
-
-    async def ask() -> None:
-        response = await cluster.call_controller(request)
-        for entry in response.results:
-            raise_for(entry.error_code, entry.error_message)
-
-    await cluster.retrying(ask, what="changing SCRAM users")
-
-
-def _salted(
-    user: str, mechanism: ScramMechanism, iterations: int, password: str
-) -> ScramCredentialUpsertionDict:
-    if not password:
-        raise InvalidConfig(f"The password of {user} must not be empty.")
-    salt = secrets.token_bytes(SALT_BYTES)
-    digest = mechanism.text.removeprefix("SCRAM-").replace("-", "").lower()
-    return {
-        "name": user,
-        "mechanism": int(mechanism),
-        "iterations": iterations,
-        "salt": salt,
-        "salted_password": hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations),
-    }
-
-
-def _mechanism(code: int) -> ScramMechanism:
-    try:
-        return ScramMechanism(code)
-    except ValueError:
-        return ScramMechanism.UNKNOWN

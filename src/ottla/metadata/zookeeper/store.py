@@ -2,6 +2,9 @@
 
     <root>/tree/…           the cluster's tree, mirrored in the memory of every broker (mirror.py)
     <root>/leases/…         mirrored and watched separately, because it changes continuously
+    <root>/access/…         mirrored and watched separately, because changes of it must not wait for
+                            the rest: neither while many topics are created, nor while the tree is
+                            read on a new connection
     <root>/writers/<name>   the number of the last transaction that this writer has committed
 
 A transaction is one multi: its checks, its operations and, last, the writer's number. If a
@@ -23,6 +26,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 from ottla.base.metadata import (
+    ACCESS,
     ANY_VERSION,
     Change,
     Check,
@@ -42,10 +46,12 @@ logger = logging.getLogger(__name__)
 
 TREE = "/tree"
 LEASES = "/leases"
+ACCESS_ROOT = ACCESS.rstrip("/")
 WRITERS = "/writers"
 STRUCTURE = (
     TREE, LEASES, WRITERS, f"{TREE}/controller", f"{TREE}/registrations", f"{TREE}/live",
     f"{TREE}/draining", f"{TREE}/topics", f"{TREE}/configs", f"{TREE}/configs/brokers",
+    ACCESS_ROOT, f"{ACCESS_ROOT}/scram",
 )  # fmt: skip
 """Parent nodes that ZooKeeper requires."""
 DEFAULT_PORT = 2181
@@ -59,8 +65,10 @@ class ZooKeeperStore:
         self._root = root
         self._acl = jute.CREATOR_ALL_ACL if with_acl else jute.OPEN_ACL
         self._tree = Mirror(session, root + TREE, self._notify)
+        self._access = Mirror(session, root + ACCESS_ROOT, self._notify_access)
         self._leases: Mirror | None = None
         self._watches: list[tuple[str, WatchCallback]] = []
+        self._access_watches: list[tuple[str, WatchCallback]] = []
         self._lease_watches: list[tuple[str, WatchCallback]] = []
         self._lost_callbacks: list[Callable[[], None]] = []
         self._writer = f"{root}{WRITERS}/{secrets.token_hex(8)}"
@@ -118,14 +126,18 @@ class ZooKeeperStore:
 
     async def load(self, prefix: str) -> tuple[dict[str, Node], int]:
         await self._connected()
+        if prefix.startswith(ACCESS):
+            below = self._access.nodes(prefix.removeprefix(ACCESS_ROOT))
+            return {ACCESS_ROOT + path: node for path, node in below.items()}, self._access.revision
         mirror, prefix = self._mirror_of(prefix)
         return mirror.nodes(prefix), mirror.revision
 
     def watch(self, prefix: str, callback: WatchCallback) -> Callable[[], None]:
         entry = (prefix, callback)
         if not prefix.startswith(LEASES):
-            self._watches.append(entry)
-            return lambda: self._watches.remove(entry)
+            watches = self._access_watches if prefix.startswith(ACCESS) else self._watches
+            watches.append(entry)
+            return lambda: watches.remove(entry)
         if self._leases is None:
             self._leases = Mirror(self._session, self._root + LEASES, self._notify_leases)
             asyncio.get_running_loop().create_task(self._load_leases(self._leases))
@@ -174,7 +186,7 @@ class ZooKeeperStore:
 
     def expect(self, revision: int) -> None:
         """Report a revision that `put` returned, once everything before it has been reported."""
-        self._tree.committed(revision)
+        self._committed(revision)
 
     async def close(self) -> None:
         self._closed = True
@@ -205,7 +217,7 @@ class ZooKeeperStore:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"ZooKeeper rejected the request: {error}"
             ) from None
-        self._tree.committed(reply.zxid)
+        self._committed(reply.zxid)
         return reply.zxid
 
     async def _outcome(self, number: int) -> int | None:
@@ -226,8 +238,12 @@ class ZooKeeperStore:
             data, stat = jute.read_data(reply.payload, reply.position)
             if int(data) < number:
                 return None
-            self._tree.committed(stat.mzxid)
+            self._committed(stat.mzxid)
             return stat.mzxid
+
+    def _committed(self, zxid: int) -> None:
+        self._access.committed(zxid)
+        self._tree.committed(zxid)
 
     def _zk_ops(self, checks: Sequence[Check], ops: Sequence[Op]) -> list[ZkOp]:
         """Translate checks and operations to ZooKeeper's.
@@ -274,6 +290,7 @@ class ZooKeeperStore:
 
     async def _on_connected(self) -> None:
         await self._ensure_structure()
+        await self._access.load()
         await self._tree.load()
         if self._leases is not None:
             await self._leases.load()
@@ -296,6 +313,7 @@ class ZooKeeperStore:
                 raise result
 
     def _on_event(self, event: jute.WatchEvent, zxid: int) -> None:
+        self._access.on_event(event, zxid)
         self._tree.on_event(event, zxid)
         if self._leases is not None:
             self._leases.on_event(event, zxid)
@@ -313,7 +331,13 @@ class ZooKeeperStore:
     # -------------------------------------------------------------------------------- watchers
 
     def _notify(self, revision: int, changes: list[Change]) -> None:
+        # The session has received all events up to this revision, also those of other paths.
+        self._access.committed(revision)
         _notify_watches(self._watches, revision, changes)
+
+    def _notify_access(self, revision: int, changes: list[Change]) -> None:
+        below = [(ACCESS_ROOT + path, node) for path, node in changes]
+        _notify_watches(self._access_watches, revision, below)
 
     def _notify_leases(self, revision: int, changes: list[Change]) -> None:
         below = [(LEASES + path, node) for path, node in changes]
@@ -338,7 +362,8 @@ class ZooKeeperStore:
         return self._tree, path
 
     def _full(self, path: str) -> str:
-        return self._root + path if path.startswith(LEASES) else self._root + TREE + path
+        is_separate = path.startswith((LEASES, ACCESS))
+        return self._root + path if is_separate else self._root + TREE + path
 
 
 def _notify_watches(

@@ -1,0 +1,52 @@
+"""AlterUserScramCredentials (key 51), version 0 (KIP-554): passwords of users for SCRAM.
+
+Behaviours
+- Clients send salted passwords, from which the controller derives what it stores.
+- The changes of a user are accepted or rejected as a whole; `core.controller.scram` lists the error
+  codes. The accepted changes of all users are one transaction.
+- The response is sent when the controller's image shows the change. Other brokers follow at once,
+  whatever else they do (`metadata.follower`).
+
+Deviations
+- Two mechanisms of one user can be altered in one request, as in Kafka with ZooKeeper. With KRaft,
+  Kafka returns DUPLICATE_RESOURCE.
+- Limits on names, salts and the size of a request, which Kafka does not have.
+- Kafka does not let clients that authenticated with a delegation token alter users. There are no
+  such clients here; the check belongs at the beginning of `handle`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import KafkaError
+from ottla.broker.context import RequestContext
+from ottla.broker.topic_views import TopicPorts, error_fields
+from ottla.core.controller.scram import ScramDecision, ScramDeletion, ScramUpsertion
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponseDict,
+    )
+
+
+async def handle(
+    broker: TopicPorts, context: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponseDict:
+    deletions = [ScramDeletion(each.name, each.mechanism) for each in request.deletions]
+    upsertions = [
+        ScramUpsertion(
+            each.name,
+            each.mechanism,
+            each.iterations,
+            bytes(each.salt),
+            bytes(each.salted_password),
+        )
+        for each in request.upsertions
+    ]
+    try:
+        decisions = await broker.controller.alter_scram_credentials(deletions, upsertions)
+    except KafkaError as error:
+        users = dict.fromkeys(each.user for each in [*deletions, *upsertions])
+        decisions = [ScramDecision(user, error=error) for user in users]
+    return {"results": [{"user": each.user, **error_fields(each.error)} for each in decisions]}
