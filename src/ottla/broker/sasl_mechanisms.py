@@ -9,10 +9,11 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from ottla.base.config.broker_sasl_table import PLAIN
+from ottla.base.config.broker_sasl_table import OAUTHBEARER, PLAIN
 from ottla.base.config.sasl_settings import MechanismSettings
 from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.broker.ports import Metadata
+from ottla.broker.token_verifier import TokenVerifiers
 from ottla.core.security.plain import PlainMechanism
 from ottla.core.security.sasl import Mechanism
 from ottla.core.security.scram import ScramCredentials, ScramMechanismServer
@@ -28,6 +29,10 @@ class MechanismPorts(Protocol):
     @property
     def scram_credentials(self) -> ScramCredentials:
         """The credentials of the cluster's users."""
+
+    @property
+    def token_verifiers(self) -> TokenVerifiers:
+        """The verifiers of tokens for OAUTHBEARER."""
 
 
 class ImageCredentials:
@@ -59,7 +64,13 @@ def _scram(mechanism: ScramMechanism) -> Callable[[MechanismSettings, MechanismP
     return create
 
 
+def _oauthbearer(settings: MechanismSettings, broker: MechanismPorts) -> Mechanism:
+    assert settings.oauthbearer is not None
+    return broker.token_verifiers.mechanism(settings.oauthbearer)
+
+
 MECHANISMS: Mapping[str, Callable[[MechanismSettings, MechanismPorts], Mechanism]] = {
     PLAIN: _plain,
     **{each.sasl_name: _scram(each) for each in ScramMechanism},
+    OAUTHBEARER: _oauthbearer,
 }

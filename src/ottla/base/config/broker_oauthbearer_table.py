@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ottla.base.config.aliases import BOOLEAN, CLASS, HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING
 from ottla.base.config.definition import HOUR_MS, ConfigKey
-from ottla.base.config.validator import AtLeast, one_of
+from ottla.base.config.validator import AtLeast, KnownClass
 
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 VALIDATOR_CLASSES = (f"{_PACKAGE}DefaultJwtValidator", f"{_PACKAGE}BrokerJwtValidator")
@@ -18,10 +18,9 @@ OAUTHBEARER_KEYS = [
         "sasl.oauthbearer.jwks.endpoint.url",
         STRING,
         None,
-        "URL of the JSON Web Key Set with the public keys that verify tokens: https, http or file. "
-        "The broker fetches the keys of an https or http URL again every "
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms, and when a token names an unknown key. It "
-        "reads a file again when it changes.",
+        "URL of the JSON Web Key Set that verifies tokens: https, http or file. The broker fetches "
+        "it again at intervals, and when a token names an unknown key. It reads a file again when "
+        "it changes.",
         None,
         MEDIUM,
     ),
@@ -119,7 +118,7 @@ OAUTHBEARER_KEYS = [
         VALIDATOR_CLASSES[0],
         "Class that validates tokens: DefaultJwtValidator or BrokerJwtValidator of Kafka, which "
         "stand for the validation that is built in.",
-        one_of(*VALIDATOR_CLASSES),
+        KnownClass(VALIDATOR_CLASSES, "validators are Java code"),
         MEDIUM,
     ),
 ]

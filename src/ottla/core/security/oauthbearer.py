@@ -11,13 +11,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ottla.core.security.jwt import MAX_TOKEN_BYTES
+from ottla.base.principal import USER, Principal
+from ottla.core.security.jwt import MAX_TOKEN_BYTES, TokenFacts
+from ottla.core.security.sasl import Authenticated, Challenge, Rejected
 
-MECHANISM = "OAUTHBEARER"
 ACKNOWLEDGEMENT = b"\x01"
 """The client's answer to an error."""
 INVALID_TOKEN = json.dumps({"status": "invalid_token"}, separators=(",", ":")).encode()
 """The error that Kafka sends for every token that is not valid."""
+_MALFORMED = "Invalid OAUTHBEARER client first message"
 MAX_EXTENSIONS = 64
 MAX_RESPONSE_BYTES = 2 * MAX_TOKEN_BYTES
 
@@ -88,3 +90,46 @@ def _parsed_authorization(value: str | None) -> tuple[str, str]:
     if match is None:
         raise MalformedResponse("the key auth is missing or malformed")
     return match[1], match[2]
+
+
+class OAuthBearerExchange:
+    """The messages of one authentication, without the verification of the token."""
+
+    __slots__ = ("_is_rejected",)
+
+    def __init__(self) -> None:
+        self._is_rejected = False
+
+    def begin(self, message: bytes) -> InitialResponse | Rejected:
+        """Return the contents of a message of the client, or why it is rejected."""
+        if self._is_rejected:
+            # RFC 7628 requires the acknowledgement; anything else fails as well.
+            return Rejected("", INVALID_TOKEN.decode())
+        try:
+            return parse_initial_response(message)
+        except MalformedResponse as error:
+            return Rejected(f"the client sent a malformed message: {error}", _MALFORMED)
+
+    def accept(self, response: InitialResponse, facts: TokenFacts) -> Authenticated | Rejected:
+        """Return the answer to a client with a valid token.
+
+        Args:
+            response: The message of the client.
+            facts: The facts in its token.
+        """
+        if response.authorization_id not in ("", facts.subject):
+            message = (
+                "Authentication failed: Client requested an authorization id that is different "
+                "from the token's principal name"
+            )
+            return Rejected("the client requested to act as another principal", message)
+        return Authenticated(Principal(USER, facts.subject), expires_at=facts.expires_at)
+
+    def reject(self, reason: str) -> Challenge:
+        """Return the answer to a client with an invalid token.
+
+        Args:
+            reason: Description for the log.
+        """
+        self._is_rejected = True
+        return Challenge(INVALID_TOKEN, failure=reason)

@@ -66,7 +66,7 @@ class TokenCredentials(Protocol):
 class ScramMechanismServer:
     """One of the SCRAM mechanisms."""
 
-    is_blocking = False
+    may_wait = False
 
     def __init__(
         self,
