@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ottla.base.config.listener import SecurityProtocol
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.principal import ANONYMOUS, USER, Principal
@@ -51,17 +50,13 @@ class TokenRequest:
     """Lifetime that the client asks for; the broker's limit applies if it is not positive."""
 
 
-def check_may_use_tokens(principal: Principal, protocol: SecurityProtocol) -> None:
+def check_may_use_tokens(principal: Principal) -> None:
     """Check that a client may manage tokens. A token must not be a way to more tokens.
 
     Raises:
         KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
     """
-    if (
-        principal.is_token_authenticated
-        or protocol is SecurityProtocol.PLAINTEXT
-        or (protocol is SecurityProtocol.SSL and principal == ANONYMOUS)
-    ):
+    if principal == ANONYMOUS or principal.is_token_authenticated:
         raise KafkaError(
             ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
             "Delegation tokens can be managed only by clients that authenticate with SASL or a "
