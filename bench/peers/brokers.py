@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from compat.certificates import Certificates
 from compat.java import Java
 
 from bench.measure import cpu_seconds, resident_bytes
-from bench.peers.certificates import Certificates
 from compat import jars
 from ottla.metadata.zookeeper.ensemble import EnsembleMember, local_addresses
 from ottla.testing.broker import BrokerProcess

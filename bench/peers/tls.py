@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from compat.certificates import Certificates
+
 from bench.measure import touch_memory
 from bench.peers import topics, wire_load
 from bench.peers.brokers import HOST, Peer, alternating, both, cpu_of, megabytes_of
-from bench.peers.certificates import Certificates
 from bench.peers.latency import add_quantiles, end_to_end_ms
 from bench.peers.rows import Row, Rows
 from bench.peers.scale import Scale
@@ -97,7 +98,7 @@ def _latency(peer: Peer, seconds: float, certificates: Certificates | None) -> l
         if certificates is None:
             return end_to_end_ms(peer.bootstrap, name, RATE, seconds)
         bootstrap = f"{HOST}:{peer.tls_ports[NODE]}"
-        return end_to_end_ms(bootstrap, name, RATE, seconds, certificates.client_properties())
+        return end_to_end_ms(bootstrap, name, RATE, seconds, certificates.librdkafka_properties())
 
 
 def _handshakes(rows: Rows, peer: Peer, tls: ssl.SSLContext, seconds: float) -> None:

@@ -27,6 +27,10 @@ from confluent_kafka.admin import (  # noqa: E402
     NewTopic,
     OffsetSpec,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 
 
@@ -183,3 +187,26 @@ def test_the_cluster_is_described(admin: AdminClient, broker: BrokerProcess) -> 
     assert (cluster.nodes[0].host, cluster.nodes[0].port) == ("127.0.0.1", broker.port)
     assert len(cluster.cluster_id) == 22
     assert len(cluster.authorized_operations) >= 7
+
+
+def test_users_are_altered_and_described(admin: AdminClient, topic: str) -> None:
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
+    new = UserScramCredentialUpsertion(topic, info, b"secret")
+    assert result(admin.alter_user_scram_credentials([new])) is None
+    described = result(admin.describe_user_scram_credentials([topic]))
+    (found,) = described.scram_credential_infos
+    assert (found.mechanism, found.iterations) == (ScramMechanism.SCRAM_SHA_512, 8192)
+    assert topic in admin.describe_user_scram_credentials().result(TIMEOUT_S)
+    gone = UserScramCredentialDeletion(topic, ScramMechanism.SCRAM_SHA_512)
+    assert result(admin.alter_user_scram_credentials([gone])) is None
+    assert error_of(admin.alter_user_scram_credentials([gone])) == "RESOURCE_NOT_FOUND"
+    assert error_of(admin.describe_user_scram_credentials([topic])) == "RESOURCE_NOT_FOUND"
+
+
+@pytest.mark.parametrize("iterations", [4095, 16385])
+def test_unacceptable_credentials_are_refused_with_kafkas_code(
+    admin: AdminClient, topic: str, iterations: int
+) -> None:
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, iterations)
+    weak = UserScramCredentialUpsertion(topic, info, b"secret")
+    assert error_of(admin.alter_user_scram_credentials([weak])) == "UNACCEPTABLE_CREDENTIAL"

@@ -12,7 +12,14 @@ from ottla.testing.broker import BrokerProcess
 pytest.importorskip("kafka", reason="kafka-python is not installed")
 
 from kafka import KafkaAdminClient, TopicPartition, errors
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.admin import (
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from kafka.protocol.consumer import OffsetSpec
 
 
@@ -156,3 +163,16 @@ def test_what_has_configs_is_listed(admin: KafkaAdminClient, raw: RawClient, top
     found = admin.list_config_resources()
     assert topic in found["topic"]
     assert found["broker"] == ["1"]
+
+
+def test_users_are_altered_and_described(admin: KafkaAdminClient, topic: str) -> None:
+    new = UserScramCredentialUpsertion(topic, ScramMechanism.SCRAM_SHA_256, "secret", 8192)
+    assert admin.alter_user_scram_credentials([new]) == {topic: None}
+    info = {"mechanism": ScramMechanism.SCRAM_SHA_256, "iterations": 8192}
+    described = admin.describe_user_scram_credentials([topic, "nobody"])
+    assert described[topic] == {"error": None, "credential_infos": [info]}
+    assert described["nobody"]["error"]
+    assert topic in admin.describe_user_scram_credentials()
+    gone = UserScramCredentialDeletion(topic, ScramMechanism.SCRAM_SHA_256)
+    assert admin.alter_user_scram_credentials([gone]) == {topic: None}
+    assert topic not in admin.describe_user_scram_credentials()

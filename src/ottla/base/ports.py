@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 
+TEMPORARY_SUFFIX = ".tmp"
+
 T = TypeVar("T")
 
 
@@ -104,7 +106,14 @@ class FileSystem(Protocol):
     Creating, renaming or removing a name is durable only after `sync_directory` of its parent.
     """
 
-    def open(self, path: str, *, create: bool = False) -> File: ...
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> File:
+        """Open a file.
+
+        Args:
+            path: The path of the file.
+            create: Create the file if it does not exist.
+            private: Let only the owner of the file read it, also if the file exists.
+        """
 
     def list(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
@@ -148,10 +157,17 @@ class FileSystem(Protocol):
         """
 
 
-def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
-    """Replace a small file. After a crash it has either the old contents or the new."""
-    temporary = path + ".tmp"
-    write_unsynced(fs, temporary, data)
+def write_atomically(fs: FileSystem, path: str, data: bytes, *, private: bool = False) -> None:
+    """Replace a small file. After a crash it has either the old contents or the new.
+
+    Args:
+        fs: The file system.
+        path: The path of the file.
+        data: The new contents.
+        private: Let only the owner read the file, and the temporary file that it is made from.
+    """
+    temporary = path + TEMPORARY_SUFFIX
+    write_unsynced(fs, temporary, data, private=private)
     file = fs.open(temporary)
     try:
         file.sync()
@@ -161,9 +177,9 @@ def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
     fs.sync_directory(path.rpartition("/")[0])
 
 
-def write_unsynced(fs: FileSystem, path: str, data: bytes) -> None:
+def write_unsynced(fs: FileSystem, path: str, data: bytes, *, private: bool = False) -> None:
     """Write a small file without syncing it. A power failure may leave any part of it."""
-    file = fs.open(path, create=True)
+    file = fs.open(path, create=True, private=private)
     try:
         file.truncate(0)
         file.write(0, [data])

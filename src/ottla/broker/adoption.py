@@ -6,10 +6,14 @@
 | topics, topic IDs and partitions | the log directories, if Kafka's metadata contains the topic |
 | configs of topics, of this broker and of all brokers | Kafka's metadata log |
 | leader epochs | the metadata log and `leader-epoch-checkpoint`; ours is the next epoch |
+| SCRAM credentials of users | the metadata log |
 | the next producer ID | the metadata log; a log must never see an old ID again |
 
 A log whose topic is not in Kafka's metadata was being deleted. It is not adopted, and becomes a
 stray like any other log without a topic (logs.py).
+
+ACLs cannot be taken over. Without them everybody could read and write every topic, so the broker
+does not start on a directory that has any.
 
 Nothing is deleted on a guess. If the configs are unknown (there is no metadata log, because the
 directory is older or Ottla's own metadata was lost, or the log is damaged), records are kept
@@ -19,12 +23,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ottla.base.config.broker import BROKER, BrokerConfig
 from ottla.base.config.topic import TOPIC, topic_config
-from ottla.base.errors import KafkaError
+from ottla.base.errors import KafkaError, UserError
 from ottla.base.metadata import Create, Op
 from ottla.base.ports import FileSystem
 from ottla.base.types import ZERO_UUID
@@ -76,20 +80,31 @@ def with_node_id(config: BrokerConfig, owner: DirectoryOwner | None) -> BrokerCo
 # --------------------------------------------------------------------------------------- topics
 
 
-def adopt(fs: FileSystem, found: Sequence[FoundLog], config: BrokerConfig) -> Adoption:
+def adopt(
+    fs: FileSystem,
+    found: Sequence[FoundLog],
+    config: BrokerConfig,
+    existing_users: Collection[str] = (),
+) -> Adoption:
     """Read Kafka's metadata from disk and decide what to adopt; log the result.
 
     Args:
         fs: Access to the data directories.
         found: Logs on disk that have not been opened.
         config: The broker's configuration.
+        existing_users: Users that Ottla's own metadata has; they are not taken over.
+
+    Raises:
+        UserError: The directories contain ACLs.
     """
-    if not found:
+    kraft = read_kraft_metadata(fs, metadata_directories(config))
+    if not found and kraft is None:
         return Adoption()
-    metadata_dir = config.static.get("metadata.log.dir")
-    paths = ([metadata_dir] if metadata_dir else []) + list(config.log_dirs)
+    problem = acl_problem(kraft)
+    if problem is not None:
+        raise UserError(problem)
     epochs = {log.path: _latest_epoch(fs, log.path) for log in found}
-    adoption = decide_adoption(found, epochs, read_kraft_metadata(fs, paths), config)
+    adoption = decide_adoption(found, epochs, kraft, config, existing_users)
     for topic in adoption.topics:
         logger.info(
             "Imported topic %s from the data directories, with %d partitions and the configs %s",
@@ -100,6 +115,25 @@ def adopt(fs: FileSystem, found: Sequence[FoundLog], config: BrokerConfig) -> Ad
     for note in adoption.notes:
         logger.warning("%s", note)
     return adoption
+
+
+def metadata_directories(config: BrokerConfig) -> list[str]:
+    """Return the directories that may contain Kafka's metadata log, the most likely one first."""
+    metadata_dir = config.static.get("metadata.log.dir")
+    return ([metadata_dir] if metadata_dir else []) + list(config.log_dirs)
+
+
+def acl_problem(kraft: KraftMetadata | None) -> str | None:
+    """Return why a directory with ACLs cannot be taken over, or None if it has none."""
+    if kraft is None or not kraft.image.acls:
+        return None
+    count = len(kraft.image.acls)
+    return (
+        f"The data directories contain {count} ACL{'s' if count > 1 else ''} of Apache Kafka, "
+        "which this version of Ottla does not enforce: everybody could read and write every topic. "
+        "To take over the directories without this protection, first remove the ACLs in Apache "
+        "Kafka with kafka-acls --remove"
+    )
 
 
 def _latest_epoch(fs: FileSystem, path: str) -> int:
@@ -116,6 +150,7 @@ def decide_adoption(
     epochs: Mapping[str, int],
     kraft: KraftMetadata | None,
     config: BrokerConfig,
+    existing_users: Collection[str] = (),
 ) -> Adoption:
     """Decide what to adopt, without any I/O.
 
@@ -124,11 +159,16 @@ def decide_adoption(
         epochs: Latest leader epoch of each log, by path.
         kraft: Kafka's metadata, or None if there is none.
         config: The broker's configuration.
+        existing_users: Users that Ottla's own metadata has.
     """
     if kraft is None:
         adoption = _without_metadata(found, epochs, config)
     else:
         adoption = _with_metadata(found, epochs, kraft, config)
+        users = kraft.image.scram
+        adoption.ops += tree.scram_ops(
+            {}, {user: users[user] for user in sorted(users.keys() - set(existing_users))}
+        )
     next_id = FIRST_SAFE_PRODUCER_ID if kraft is None else kraft.image.next_producer_id
     adoption.ops.append(Create(tree.PRODUCER_IDS, tree.encode({"next": next_id})))
     return adoption

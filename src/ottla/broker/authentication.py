@@ -32,6 +32,7 @@ from ottla.core.security.sasl import (
     Dialogue,
     DialogueError,
     OfferedMechanism,
+    Rejected,
     SessionExpired,
     State,
     Step,
@@ -290,7 +291,10 @@ class Authentication:
 
     def _raw_token(self, token: bytes, ready: list[Piece]) -> None:
         step = self._dialogue.step(token)
-        assert not isinstance(step, Awaitable), "a mechanism that may wait has no raw tokens"
+        if isinstance(step, Awaitable):
+            if isinstance(step, Coroutine):
+                step.close()
+            step = Rejected("delegation tokens need version 1 of SaslHandshake")
         answer = self._stepped(step)
         if answer.error_code:
             context = RequestContext(Api.SASL_AUTHENTICATE, 0, 0, None, "", "")

@@ -37,6 +37,7 @@ from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
 from ottla.broker.controller import Controller
 from ottla.broker.coordinator import Coordinator
 from ottla.broker.data_lock import DataLock, Lock
+from ottla.broker.delegation_tokens import DelegationTokens
 from ottla.broker.features import FEATURES, Features
 from ottla.broker.flusher import Flusher
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
@@ -50,14 +51,12 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.registration import ensure_cluster_id, join_cluster
 from ottla.broker.replication import Replication
 from ottla.broker.router import Router
-from ottla.broker.sasl_mechanisms import ImageCredentials
 from ottla.broker.server import Listener, Server, ServerConfig
 from ottla.broker.tls_contexts import TlsContexts
 from ottla.broker.token_verifier import TokenVerifiers
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.produce import needs_records
-from ottla.core.security.scram import ScramCredentials
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
@@ -131,6 +130,7 @@ class Broker:
         self._tls: TlsContexts | None = None
         self._sasl = SaslListeners(self, config)
         self.token_verifiers = TokenVerifiers(self)
+        self.delegation_tokens = DelegationTokens(self)
         self._has_joined = False
         self._opening = asyncio.Lock()
         self.store: MetadataStore
@@ -216,7 +216,8 @@ class Broker:
         the directories. A standalone broker looks for them until its first controller epoch."""
         if self.cluster is not None or self.image.controller_epoch != NO_CONTROLLER_EPOCH:
             return Adoption()
-        return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config))
+        users = frozenset(self.image.scram)
+        return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config, users))
 
     async def _serve(self, adoption: Adoption, undo: AsyncExitStack) -> None:
         if self.config.tls_settings:
@@ -385,10 +386,6 @@ class Broker:
     async def applied(self, revision: int) -> None:
         """Wait until the image includes the revision and this broker has reacted to it."""
         await self._follower.applied(revision)
-
-    @property
-    def scram_credentials(self) -> ScramCredentials:
-        return ImageCredentials(self)
 
     def features(self) -> Features:
         return FEATURES

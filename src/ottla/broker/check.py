@@ -12,17 +12,28 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.base.config.broker import BrokerConfig
+from ottla.base.config.broker_sasl_table import PLAIN
 from ottla.base.config.listener import Listener
+from ottla.base.config.tls_settings import TlsSettings
 from ottla.base.errors import UserError
+from ottla.base.metadata import Node
 from ottla.base.types import TopicPartition
-from ottla.broker.adoption import directory_owner, with_node_id
+from ottla.broker.adoption import (
+    acl_problem,
+    directory_owner,
+    metadata_directories,
+    with_node_id,
+)
 from ottla.broker.broker import METADATA_DIRECTORY
 from ottla.broker.data_lock import LOCK_FILE
+from ottla.broker.kraft_log import read_kraft_metadata
 from ottla.broker.listening import bind_listener
+from ottla.broker.tls_contexts import EXPIRY_WARNING_S, TlsContexts
 from ottla.metadata import tree
 from ottla.metadata.journal import LOG_NAME, SNAPSHOT_NAME, Journal
 from ottla.metadata.zookeeper.store import parse_connect
@@ -58,9 +69,14 @@ def check(config: BrokerConfig) -> Iterator[Finding]:
         if os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)
     ]
     yield from _check_owners(config, directories)
+    yield from _check_acls(config, directories)
     yield from _check_partitions(directories)
     for listener in config.listeners:
         yield _check_port(listener)
+        if listener.name in config.tls_settings:
+            yield _check_tls(listener, config.tls_settings[listener.name])
+        if listener.name in config.sasl_settings:
+            yield _check_sasl(listener, config)
     for advertised in config.advertised_listeners:
         yield from _check_advertised(advertised)
     if config.zookeeper_connect:
@@ -118,7 +134,8 @@ def _check_owners(config: BrokerConfig, directories: list[LogDirectory]) -> Iter
         node_id = with_node_id(config, owner).node_id
         cluster_id = None if owner is None else owner.cluster_id
         if not config.zookeeper_connect and directories:
-            cluster_id = _stored_cluster_id(directories[0].path) or cluster_id
+            node = _stored_nodes(directories[0].path).get(tree.CLUSTER)
+            cluster_id = cluster_id if node is None else tree.decode(node)["cluster_id"]
     except UserError as error:
         yield Finding(logging.ERROR, str(error))
         return
@@ -138,8 +155,23 @@ def _check_owners(config: BrokerConfig, directories: list[LogDirectory]) -> Iter
         yield Finding(logging.INFO, f"node.id {node_id} of the cluster {cluster_id}")
 
 
-def _stored_cluster_id(home: str) -> str | None:
-    """Return the cluster ID in a standalone broker's metadata, or None if it has none.
+def _check_acls(config: BrokerConfig, directories: list[LogDirectory]) -> Iterator[Finding]:
+    """Look for ACLs in directories of Apache Kafka that the broker would take over."""
+    if config.zookeeper_connect or not directories:
+        return
+    try:
+        nodes = _stored_nodes(directories[0].path)
+    except UserError:
+        return  # reported with the owner of the directories
+    if tree.CONTROLLER_EPOCH not in nodes:
+        kraft = read_kraft_metadata(OsFileSystem(MAX_OPEN_FILES), metadata_directories(config))
+        problem = acl_problem(kraft)
+        if problem is not None:
+            yield Finding(logging.ERROR, problem)
+
+
+def _stored_nodes(home: str) -> dict[str, Node]:
+    """Return a standalone broker's metadata.
 
     Opening a journal repairs it, so this opens a copy. Raises UserError if it is damaged."""
     stored = f"{home}/{METADATA_DIRECTORY}"
@@ -149,15 +181,11 @@ def _stored_cluster_id(home: str) -> str | None:
                 shutil.copyfile(f"{stored}/{name}", f"{copy}/{name}")
         journal = Journal(OsFileSystem(MAX_OPEN_FILES), copy)
         try:
-            node = journal.open().get(tree.CLUSTER)
+            return journal.open()
         except UserError as error:
             raise UserError(str(error).replace(copy, stored)) from None
         finally:
             journal.close()
-    if node is None:
-        return None
-    cluster_id: str = tree.decode(node)["cluster_id"]
-    return cluster_id
 
 
 def _check_partitions(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
@@ -180,6 +208,27 @@ def _check_port(listener: Listener) -> Finding:
     except UserError as error:
         return Finding(logging.ERROR, str(error))
     return Finding(logging.INFO, f"listener {listener}: the port is free")
+
+
+def _check_tls(listener: Listener, settings: TlsSettings) -> Finding:
+    try:
+        contexts = TlsContexts({listener.name: settings})
+    except UserError as error:
+        return Finding(logging.ERROR, f"listener {listener}: {error}")
+    expires_at = contexts.certificate(listener.name).expires_at
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(expires_at))
+    text = f"listener {listener}: TLS with a certificate that is valid until {when}"
+    is_soon = expires_at < time.time() + EXPIRY_WARNING_S
+    return Finding(logging.WARNING if is_soon else logging.INFO, text)
+
+
+def _check_sasl(listener: Listener, config: BrokerConfig) -> Finding:
+    names = config.sasl_settings[listener.name].names
+    text = f"listener {listener}: SASL with {', '.join(names)}"
+    if PLAIN in names and listener.name not in config.tls_settings:
+        text += f"; clients send passwords for {PLAIN} without encryption, which SASL_SSL adds"
+        return Finding(logging.WARNING, text)
+    return Finding(logging.INFO, text)
 
 
 def _check_advertised(listener: Listener) -> Iterator[Finding]:

@@ -5,8 +5,10 @@
         <base offset, 20 digits>.log                            records; the oldest may be deleted
 
 Both contain record batches. The newest complete snapshot is read, then the log from its end offset
-on. A log may end in the middle of a batch after a crash; any other damage makes the image
-uncertain, because something may be missing from it."""
+on. `kafka-storage format` writes `bootstrap.checkpoint` beside the directory. At its first start,
+Kafka copies the records from there into the empty log; until then they are read from there. A log
+may end in the middle of a batch after a crash; any other damage makes the image uncertain, because
+something may be missing from it."""
 
 from __future__ import annotations
 
@@ -20,6 +22,8 @@ from ottla.storage.log_dirs import KRAFT_METADATA_TOPIC
 from ottla.wire.records.batch import BatchHeader, iter_headers, verified_extent
 from ottla.wire.records.errors import BatchError
 from ottla.wire.records.record import iter_records
+
+BOOTSTRAP = "bootstrap.checkpoint"
 
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _LOG = re.compile(r"(\d{20})\.log")
@@ -35,15 +39,26 @@ class KraftMetadata(NamedTuple):
 
 def read_kraft_metadata(fs: FileSystem, paths: Iterable[str]) -> KraftMetadata | None:
     """Read the metadata from the first directory that has any. Returns None if none has."""
-    for path in paths:
-        directory = f"{path.rstrip('/')}/{KRAFT_METADATA_TOPIC}-0"
-        if fs.is_directory(directory):
-            return _read(fs, directory)
-    return None
-
-
-def _read(fs: FileSystem, directory: str) -> KraftMetadata:
+    homes = [path.rstrip("/") for path in paths]
     image = KraftImage()
+    is_certain = has_log = False
+    end_offset = 0
+    for home in homes:
+        directory = f"{home}/{KRAFT_METADATA_TOPIC}-0"
+        if fs.is_directory(directory):
+            has_log = True
+            end_offset, is_certain = _read(fs, directory, image)
+            break
+    bootstrap = [f"{home}/{BOOTSTRAP}" for home in homes if fs.exists(f"{home}/{BOOTSTRAP}")]
+    if bootstrap and not end_offset:
+        is_certain = _read_checkpoint(fs, bootstrap[0], image) and (is_certain or not has_log)
+    elif not has_log:
+        return None
+    return KraftMetadata(image, is_certain and not image.broken_records)
+
+
+def _read(fs: FileSystem, directory: str, image: KraftImage) -> tuple[int, bool]:
+    """Return (offset at which the log ends, whether all of it could be read)."""
     names = fs.list(directory)
     start, is_certain = _read_snapshot(fs, directory, names, image)
     for name in sorted(filter(_LOG.fullmatch, names)):
@@ -55,7 +70,7 @@ def _read(fs: FileSystem, directory: str) -> KraftMetadata:
             _apply(image, data, header, start)
             start = max(start, header.next_offset)
         is_certain = is_certain and not extent.is_corrupt
-    return KraftMetadata(image, is_certain and not image.broken_records)
+    return start, is_certain
 
 
 def _read_snapshot(
@@ -64,13 +79,20 @@ def _read_snapshot(
     """Return (offset from which to read the log, whether the newest snapshot was complete)."""
     is_newest = True
     for name, end_offset in _newest_first(names):
-        data = fs.read_bytes(f"{directory}/{name}")
-        if verified_extent(data).size == len(data):
-            for header in iter_headers(data):
-                _apply(image, data, header, 0)
+        if _read_checkpoint(fs, f"{directory}/{name}", image):
             return end_offset, is_newest
         is_newest = False
     return 0, is_newest
+
+
+def _read_checkpoint(fs: FileSystem, path: str, image: KraftImage) -> bool:
+    """Apply a snapshot if it is complete; return whether it is."""
+    data = fs.read_bytes(path)
+    if verified_extent(data).size != len(data):
+        return False
+    for header in iter_headers(data):
+        _apply(image, data, header, 0)
+    return True
 
 
 def _newest_first(names: Iterable[str]) -> Iterator[tuple[str, int]]:

@@ -12,23 +12,24 @@ from typing import Protocol
 from ottla.base.config.broker_sasl_table import OAUTHBEARER, PLAIN
 from ottla.base.config.sasl_settings import MechanismSettings
 from ottla.base.scram import ScramCredential, ScramMechanism
+from ottla.broker.delegation_tokens import DelegationTokens
 from ottla.broker.ports import Metadata
 from ottla.broker.token_verifier import TokenVerifiers
 from ottla.core.security.plain import PlainMechanism
 from ottla.core.security.sasl import Mechanism
-from ottla.core.security.scram import ScramCredentials, ScramMechanismServer
+from ottla.core.security.scram import ScramMechanismServer
 
 NONCE_BYTES = 24
 _SECRET = secrets.token_bytes(32)
 """Secret of this process, from which the challenges of unknown users are derived."""
 
 
-class MechanismPorts(Protocol):
+class MechanismPorts(Metadata, Protocol):
     """The parts of a broker that mechanisms use."""
 
     @property
-    def scram_credentials(self) -> ScramCredentials:
-        """The credentials of the cluster's users."""
+    def delegation_tokens(self) -> DelegationTokens:
+        """The cluster's delegation tokens."""
 
     @property
     def token_verifiers(self) -> TokenVerifiers:
@@ -42,9 +43,7 @@ class ImageCredentials:
         self._broker = broker
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        find = getattr(self._broker.image, "scram_credential", None)
-        found: ScramCredential | None = None if find is None else find(mechanism, user)
-        return found
+        return self._broker.image.scram_credential(mechanism, user)
 
 
 def _plain(settings: MechanismSettings, broker: MechanismPorts) -> Mechanism:
@@ -55,8 +54,8 @@ def _scram(mechanism: ScramMechanism) -> Callable[[MechanismSettings, MechanismP
     def create(settings: MechanismSettings, broker: MechanismPorts) -> Mechanism:
         return ScramMechanismServer(
             mechanism,
-            broker.scram_credentials,
-            None,
+            ImageCredentials(broker),
+            broker.delegation_tokens,
             secret=_SECRET,
             new_nonce=lambda: secrets.token_urlsafe(NONCE_BYTES),
         )

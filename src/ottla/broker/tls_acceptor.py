@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Protocol
 
 from ottla.broker.connection import Connection, ConnectionOwner, HandshakeFailed
@@ -21,12 +22,17 @@ from ottla.core.security.principal import (
     Principal,
     distinguished_name,
 )
+from ottla.net.tls import alert_of
 
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_TIMEOUT_S = 10.0
 SHUTDOWN_TIMEOUT_S = 5.0
 """Time limit for a client to acknowledge the end of a TLS connection."""
+ALERT_TIMEOUT_S = 1.0
+"""Time limit for a client to close the connection after the alert of a failed handshake."""
+DISCARDED_BYTES = 16 * 1024
+MAX_DISCARDED_READS = 16
 RETRY_ACCEPT_S = 1.0
 ACCEPTS_PER_WAKEUP = 128
 
@@ -157,6 +163,12 @@ class TlsHandshake:
         connection, sock = self._connection, self._socket
         assert sock is not None
         try:
+            kept_open = sock.dup()
+        except OSError as error:
+            self._server.report_handshake_failure(connection, error.strerror or str(error))
+            self._give_up()
+            return
+        try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 sock,
@@ -167,10 +179,13 @@ class TlsHandshake:
         except OSError as error:  # ssl.SSLError is one
             if not connection.is_ending:
                 self._server.report_handshake_failure(connection, _reason(error))
+                await _send_alert(kept_open, alert_of(error))
             self._give_up()
         except BaseException:
             self._give_up()
             raise
+        finally:
+            kept_open.close()
         self._socket = None
 
     def _give_up(self) -> None:
@@ -189,6 +204,25 @@ class TlsHandshake:
         except NoMatchingRule:
             message = f"no rule of ssl.principal.mapping.rules matches {name}"
             raise HandshakeFailed(message) from None
+
+
+async def _send_alert(sock: socket.socket, alert: bytes) -> None:
+    """Send the alert of a failed handshake, and wait until the client has closed the connection.
+
+    If the socket were closed at once, bytes from the client would make the system reset the
+    connection, and the client could lose the alert.
+    """
+    if not alert:
+        return
+    loop = asyncio.get_running_loop()
+    sock.setblocking(False)
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(ALERT_TIMEOUT_S):
+            await loop.sock_sendall(sock, alert)
+            sock.shutdown(socket.SHUT_WR)
+            for _ in range(MAX_DISCARDED_READS):
+                if not await loop.sock_recv(sock, DISCARDED_BYTES):
+                    break
 
 
 def _reason(error: OSError) -> str:

@@ -65,6 +65,10 @@ class TlsContexts:
         """Return the context for the next connection to a listener."""
         return self._loaded[listener].server
 
+    def certificate(self, listener: str) -> Certificate:
+        """Return the certificate of a listener."""
+        return self._loaded[listener].certificate
+
     def client(self, listener: str) -> ssl.SSLContext | None:
         """Return the context for connections to this listener of other brokers."""
         loaded = self._loaded.get(listener)

@@ -19,6 +19,8 @@ Invariants
 3. The log continues the snapshot without a gap. Lines that the snapshot already covers, after a
    crash between writing the snapshot and emptying the log, are skipped.
 4. A failed append truncates the log to its last good line, at the latest before the next append.
+5. Only the owner may read the files (mode 0600), because they contain the credentials of users.
+   Files of earlier versions are made private when they are opened.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from typing import Any
 
 from ottla.base.errors import UserError
 from ottla.base.metadata import Create, Node, Op, Replace
-from ottla.base.ports import File, FileSystem, write_atomically
+from ottla.base.ports import TEMPORARY_SUFFIX, File, FileSystem, write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +79,11 @@ class Journal:
         Raises:
             UserError: A file is damaged, or has an unknown format.
         """
+        self._fs.remove(self._snapshot_path + TEMPORARY_SUFFIX)  # left by a crash
         nodes = self._read_snapshot()
         is_new = not self._fs.exists(self._log_path)
         self._fs.make_directories(self._directory)
-        self._log = self._fs.open(self._log_path, create=True)
+        self._log = self._fs.open(self._log_path, create=True, private=True)
         if is_new:
             self._fs.sync_directory(self._directory)
             parent = self._directory.rpartition("/")[0]
@@ -121,7 +124,7 @@ class Journal:
     def compact(self, nodes: Mapping[str, Node]) -> None:
         """Write the nodes as the snapshot of the current revision, then empty the log."""
         data = encode_snapshot(nodes, self.revision)
-        write_atomically(self._fs, self._snapshot_path, data)
+        write_atomically(self._fs, self._snapshot_path, data, private=True)
         self._snapshot_size = len(data)
         log = self._open_log()
         log.truncate(0)
@@ -150,6 +153,7 @@ class Journal:
     def _read_snapshot(self) -> dict[str, Node]:
         if not self._fs.exists(self._snapshot_path):
             return {}
+        self._fs.open(self._snapshot_path, private=True).close()
         data = self._fs.read_bytes(self._snapshot_path)
         self._snapshot_size = len(data)
         lines = _intact_lines(self._snapshot_path, data)

@@ -15,12 +15,18 @@ A record of `__cluster_metadata-0` is a message in Kafka's flexible encoding, in
       4  ConfigRecord           resourceType int8, then strings: resourceName, name, value or null
       5  PartitionChangeRecord  partitionId int32, topicId uuid; tag 1: leader int32, -2 unchanged
       9  RemoveTopicRecord      topicId uuid
+     11  UserScramCredentialRecord         name string, mechanism int8, salt, storedKey, serverKey
+                                           (bytes: uvarint length + 1), iterations int32
      15  ProducerIdsRecord      brokerId int32, brokerEpoch int64, nextProducerId int64
+     18  AccessControlEntryRecord          id uuid
+     19  RemoveAccessControlEntryRecord    id uuid
+     22  RemoveUserScramCredentialRecord   name string, mechanism int8
      23, 24, 25                 a transaction begins, ends, is aborted
 
 Later versions append fields or add tagged ones, so newer records can be read as well. Other records
 are counted and skipped. A malformed record is also skipped, and counted as broken: an unreadable
-record must not keep a broker from its data.
+record must not keep a broker from its data. An unreadable ACL counts as an ACL, because without it
+the broker could serve data to anybody.
 
 Records of a transaction take effect only when it ends; those of an aborted or unfinished
 transaction are ignored.
@@ -33,11 +39,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ottla.base.scram import ScramCredential, ScramMechanism
+
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 LEADER_UNCHANGED = -2
 
 _TOPIC, _PARTITION, _CONFIG, _PARTITION_CHANGE, _REMOVE_TOPIC = 2, 3, 4, 5, 9
+_SCRAM, _REMOVE_SCRAM = 11, 22
+_ACL, _REMOVE_ACL = 18, 19
 _PRODUCER_IDS = 15
 _BEGIN, _END, _ABORT = 23, 24, 25
 _FRAME_VERSION = 1
@@ -46,9 +56,7 @@ _MAX_UVARINT_BYTES = 5
 
 NOT_MIGRATED = {
     10: "delegation tokens",
-    11: "SCRAM credentials",
     14: "client quotas",
-    18: "ACLs",
 }
 """Kinds of records that may matter to the cluster's owner but are not supported here."""
 
@@ -68,6 +76,10 @@ class KraftImage:
         self.topic_configs: dict[str, dict[str, str]] = {}
         self.broker_configs: dict[str, dict[str, str]] = {}
         """Dynamic configs by resource name: a broker id, or '' for the cluster-wide default."""
+        self.scram: dict[str, dict[ScramMechanism, ScramCredential]] = {}
+        """SCRAM credentials by user."""
+        self.acls: set[bytes] = set()
+        """IDs of the ACLs; b'' stands for those that could not be read."""
         self.next_producer_id = 0
         self.other_records: Counter[int] = Counter()
         """Number of skipped records, by key."""
@@ -76,6 +88,7 @@ class KraftImage:
 
     def apply(self, record: bytes) -> None:
         """Apply the value of one record."""
+        key = None
         try:
             fields = _Fields(record)
             if fields.uvarint() != _FRAME_VERSION:
@@ -91,6 +104,8 @@ class KraftImage:
                 self.other_records[key] += 1
         except (ValueError, LookupError, struct.error):
             self.broken_records += 1
+            if key == _ACL:
+                self.acls.add(b"")
 
     def _apply_transaction_boundary(self, key: int) -> None:
         pending, self._transaction = self._transaction, [] if key == _BEGIN else None
@@ -134,6 +149,25 @@ class KraftImage:
         if removed is not None:
             self.topic_configs.pop(removed.name, None)
 
+    def _apply_scram(self, fields: _Fields) -> None:
+        user, mechanism = fields.required_string(), ScramMechanism(fields.int8())
+        salt, stored_key, server_key = fields.bytes(), fields.bytes(), fields.bytes()
+        credential = ScramCredential(salt, stored_key, server_key, fields.int32())
+        self.scram.setdefault(user, {})[mechanism] = credential
+
+    def _apply_removed_scram(self, fields: _Fields) -> None:
+        user, mechanism = fields.required_string(), ScramMechanism(fields.int8())
+        credentials = self.scram.get(user, {})
+        credentials.pop(mechanism, None)
+        if not credentials:
+            self.scram.pop(user, None)
+
+    def _apply_acl(self, fields: _Fields) -> None:
+        self.acls.add(fields.uuid())
+
+    def _apply_removed_acl(self, fields: _Fields) -> None:
+        self.acls.discard(fields.uuid())
+
     def _apply_producer_ids(self, fields: _Fields) -> None:
         _broker, _epoch, next_producer_id = fields.int32(), fields.int64(), fields.int64()
         self.next_producer_id = max(self.next_producer_id, next_producer_id)
@@ -144,6 +178,10 @@ class KraftImage:
         _CONFIG: _apply_config,
         _PARTITION_CHANGE: _apply_partition_change,
         _REMOVE_TOPIC: _apply_removed_topic,
+        _SCRAM: _apply_scram,
+        _REMOVE_SCRAM: _apply_removed_scram,
+        _ACL: _apply_acl,
+        _REMOVE_ACL: _apply_removed_acl,
         _PRODUCER_IDS: _apply_producer_ids,
     }
 
@@ -178,6 +216,12 @@ class _Fields:
 
     def uuid(self) -> bytes:
         return self._bytes(16)
+
+    def bytes(self) -> bytes:
+        length = self.uvarint() - 1
+        if length < 0:
+            raise ValueError("non-nullable bytes are null")
+        return self._bytes(length)
 
     def string(self) -> str | None:
         length = self.uvarint() - 1

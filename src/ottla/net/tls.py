@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _PEM_START = b"-----BEGIN "
+_ALERT = "ottla_alert"
+"""Attribute of an exception."""
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {
     "none": ssl.CERT_NONE,
@@ -42,13 +44,59 @@ _TLS_1_3_SUITES = frozenset(
 )
 
 
-def server_context(settings: TlsSettings) -> ssl.SSLContext:
+class ServerStream(ssl.SSLObject):
+    """The server's end of an encrypted connection. It keeps the alert of a failed handshake.
+
+    Event loops close the connection when a handshake fails, without sending the alert that OpenSSL
+    has written. The client then takes a rejected certificate for a network failure, and retries.
+    """
+
+    outgoing: ssl.MemoryBIO
+
+    def do_handshake(self) -> None:
+        """Continue the handshake."""
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            setattr(error, _ALERT, self.outgoing.read())
+            raise
+
+
+class ServerContext(ssl.SSLContext):
+    """The context of a listener, whose connections are `ServerStream`s."""
+
+    sslobject_class = ServerStream
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Create the server's end of a connection."""
+        stream = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        assert isinstance(stream, ServerStream)
+        stream.outgoing = outgoing
+        return stream
+
+
+def alert_of(error: BaseException) -> bytes:
+    """Return the alert of a handshake that failed on a `ServerContext`, which was not sent."""
+    alert: bytes = getattr(error, _ALERT, b"")
+    return alert
+
+
+def server_context(settings: TlsSettings) -> ServerContext:
     """Return the context of a listener.
 
     Raises:
         UserError: A setting or a file cannot be used. The message is a sentence that names it.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     _set_protocols(context, settings)
     if not _load_key(context, settings):
         raise UserError(

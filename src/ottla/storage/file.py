@@ -11,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import logging
 import os
 import shutil
+import stat
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -23,6 +25,10 @@ MAX_BUFFERS_PER_WRITE = 512
 """Buffers passed to one `pwritev` call. Linux accepts at most 1,024 (IOV_MAX)."""
 DEFAULT_MAX_OPEN = 4_096
 PROBE_EVERY_BYTES = 131_072
+PRIVATE = 0o600
+"""Mode of files that only their owner may read and write."""
+
+logger = logging.getLogger(__name__)
 
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 _syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
@@ -235,6 +241,16 @@ class OsFileRange:
         return OSError(errno.ENODATA, "the file was truncated", self._file.path)
 
 
+def _make_private(path: str) -> None:
+    """Let only the owner access a file. If this is not allowed, log a warning."""
+    if not stat.S_IMODE(os.stat(path).st_mode) & ~PRIVATE:
+        return
+    try:
+        os.chmod(path, PRIVATE)
+    except PermissionError as error:
+        logger.warning("Other users of this machine may be able to read %s: %s", path, error)
+
+
 class OsFileSystem:
     """The file system of this machine, with a bounded number of open descriptors."""
 
@@ -281,11 +297,14 @@ class OsFileSystem:
 
     # ---------------------------------------------------------------------------------- names
 
-    def open(self, path: str, *, create: bool = False) -> OsFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
         if create:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            mode = PRIVATE if private else 0o644
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode))
         elif not os.path.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if private:
+            _make_private(path)
         return OsFile(self, path)
 
     def list(self, path: str) -> list[str]:

@@ -17,8 +17,9 @@ class UnsyncedFile(OsFile):
 
 
 class UnsyncedFileSystem(OsFileSystem):
-    def open(self, path: str, *, create: bool = False) -> OsFile:
-        super().open(path, create=create)  # creates or checks the file; it is opened on first use
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> OsFile:
+        # This creates or checks the file; it is opened on first use.
+        super().open(path, create=create, private=private)
         return UnsyncedFile(self, path)
 
     def sync_directory(self, path: str) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
-from ottla.base.scram import ScramCredential, ScramMechanism, derive_credential, salt_password
+from ottla import Admin
+from ottla.client.admin import ScramMechanism, UserScramCredentialUpsertion
 from ottla.testing.broker_thread import BrokerThread
 
 TIMEOUT_S = 20.0
@@ -28,23 +27,16 @@ def sasl_properties(**more: str) -> dict[str, str]:
     }
 
 
-def credential_of(
-    mechanism: ScramMechanism, password: str, iterations: int = 4096
-) -> ScramCredential:
-    salt = os.urandom(24)
-    salted = salt_password(mechanism, password, salt, iterations)
-    return derive_credential(mechanism, salted, salt, iterations)
-
-
 def add_users(broker: BrokerThread) -> None:
     """Give all users SCRAM credentials."""
-    found = {
-        (mechanism, user): credential_of(mechanism, password)
-        for user, password in PASSWORDS.items()
-        for mechanism in ScramMechanism
-    }
-    image = broker.broker.image
-    image.scram_credential = lambda mechanism, user: found.get((mechanism, user))  # type: ignore[attr-defined]
+    with Admin(address(broker, "PLAINTEXT")) as admin:
+        admin.alter_user_scram_credentials(
+            [
+                UserScramCredentialUpsertion(user, mechanism, password)
+                for user, password in PASSWORDS.items()
+                for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+            ]
+        )
 
 
 def address(broker: BrokerThread, listener: str = "SASL_PLAINTEXT") -> str:

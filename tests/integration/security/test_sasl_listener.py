@@ -1,4 +1,4 @@
-"""SASL listeners with real clients: who gets in, who does not, and what they are told."""
+"""SASL listeners with real clients: who gets in, who does not, and the reasons they get."""
 
 from __future__ import annotations
 

@@ -208,6 +208,40 @@ def test_clients_need_a_certificate_and_a_principal(
         assert "Traceback" not in broker.log()
 
 
+def send_request(broker: BrokerProcess, context: ssl.SSLContext) -> None:
+    """Send a request and receive the first byte of the response.
+
+    With TLS 1.3, a client considers the handshake complete before the server does.
+    """
+    with (
+        socket.create_connection(("127.0.0.1", broker.ports["SSL"]), TIMEOUT_S) as client,
+        context.wrap_socket(client, server_hostname="localhost") as secured,
+    ):
+        secured.sendall(b"\0\0\0\x0e\0\x12\0\0\0\0\0\1\xff\xff\0\0\0\0")
+        secured.recv(1)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_clients_learn_why_the_handshake_failed(
+    authority: Authority, stranger: Authority, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """Without an alert, a client would retry as after a network failure."""
+    forged = stranger.sign("app-1", "DNS:client")
+    properties = tls_properties(authority, tmp_path, ssl__client__auth="required")
+    with BrokerProcess(overrides=properties) as broker:
+        for keys, alert in (
+            (None, "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE"),
+            (forged, "UNKNOWN_CA"),
+        ):
+            context = ssl.create_default_context(cafile=authority.certificate)
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            context.maximum_version = version
+            if keys is not None:
+                context.load_cert_chain(keys.certificate, keys.key)
+            with pytest.raises(ssl.SSLError, match=alert):
+                send_request(broker, context)
+
+
 # ------------------------------------------------------------------------------------- reloading
 
 

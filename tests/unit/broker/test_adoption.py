@@ -6,11 +6,13 @@ import pytest
 
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.metadata import Create
+from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import ZERO_UUID, TopicPartition
 from ottla.broker.adoption import (
     FIRST_SAFE_PRODUCER_ID,
     RETAIN_FOREVER,
     Adoption,
+    acl_problem,
     decide_adoption,
     with_node_id,
 )
@@ -160,12 +162,34 @@ def test_producer_ids_and_broker_configs_are_taken_over() -> None:
     assert len(adoption.notes) == 2
 
 
-@pytest.mark.parametrize(("key", "what"), [(18, "ACLs"), (14, "client quotas")])
+@pytest.mark.parametrize(("key", "what"), [(10, "delegation tokens"), (14, "client quotas")])
 def test_what_is_left_behind_is_named(key: int, what: str) -> None:
     metadata = kraft(a=(A_ID, {0: 0}))
     metadata.image.other_records[key] += 1
     adoption = decide([found_log("a", 0, A_ID)], metadata)
     assert what in adoption.notes[0]
+
+
+def test_users_are_taken_over_unless_they_exist() -> None:
+    metadata = kraft(a=(A_ID, {0: 0}))
+    credentials = {ScramMechanism.SHA_512: ScramCredential(b"salt", b"stored", b"server", 4096)}
+    metadata.image.scram.update({"admin": credentials, "al/ice": credentials})
+    adoption = decide([found_log("a", 0, A_ID)], metadata)
+    assert {tree.scram_path("admin"), tree.scram_path("al/ice")} <= created(adoption).keys()
+    adoption = decide_adoption([], {}, metadata, BrokerConfig(), existing_users={"admin"})
+    paths = [op.path for op in adoption.ops if op.path.startswith(tree.SCRAM)]
+    assert paths == [tree.scram_path("al/ice")]
+
+
+def test_acls_are_a_problem_that_is_named_with_the_way_out() -> None:
+    metadata = kraft(a=(A_ID, {0: 0}))
+    assert acl_problem(None) is None
+    assert acl_problem(metadata) is None
+    metadata.image.acls.update([b"1", b"2"])
+    problem = acl_problem(metadata)
+    assert problem is not None
+    assert "2 ACLs" in problem
+    assert "kafka-acls --remove" in problem
 
 
 def test_a_broker_without_a_configured_id_takes_its_directorys() -> None:

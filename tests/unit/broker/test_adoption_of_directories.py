@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.base.config.broker import BrokerConfig
 from ottla.base.errors import UserError
+from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import format_uuid
+from ottla.broker.check import check
 from ottla.metadata import tree
 from ottla.testing.broker import EmbeddedBroker
 from ottla.wire.records.builder import build_batch
@@ -49,6 +52,21 @@ PARTITION = (
     + b"\0\0\0\x07" + b"\0\0\0\x05" + bytes(4) + b"\0"
 )  # fmt: skip
 RETENTION = b"\x01\x04\x00\x02" + text("a") + text("retention.ms") + text("-1") + b"\0"
+ADMIN = (
+    b"\x01\x0b\x00" + text("admin") + b"\x01" + text("salt") + text("stored") + text("server")
+    + (4096).to_bytes(4, "big") + b"\0"
+)  # fmt: skip
+ACL = (
+    b"\x01\x12\x00"
+    + A_ID
+    + b"\x02"
+    + text("orders")
+    + b"\x03"
+    + text("User:a")
+    + text("*")
+    + b"\3\3\0"
+)
+REMOVE_ACL = b"\x01\x13\x00" + A_ID + b"\0"
 PRODUCER_IDS = b"\x01\x0f\x00" + bytes(12) + (5_000).to_bytes(8, "big") + b"\0"
 
 
@@ -68,6 +86,42 @@ def test_a_directory_of_kafkas_is_taken_over(tmp_path: Path) -> None:
             assert await broker.controller.allocate_producer_ids() == range(5_000, 6_000)
 
     asyncio.run(scenario())
+
+
+def test_users_are_taken_over_also_without_any_topic(tmp_path: Path) -> None:
+    home = kafka_directory(tmp_path / "data", TOPIC, ADMIN)
+    shutil.rmtree(home / "a-0")
+
+    async def scenario() -> None:
+        for _ in range(2):
+            async with EmbeddedBroker(home) as embedded:
+                image = embedded.broker.image
+                credential = image.scram_credential(ScramMechanism.SHA_256, "admin")
+                assert credential == ScramCredential(b"salt", b"stored", b"server", 4096)
+                assert not image.topics
+
+    asyncio.run(scenario())
+
+
+def test_a_directory_with_acls_is_refused_and_left_unchanged(tmp_path: Path) -> None:
+    home = kafka_directory(tmp_path / "data", TOPIC, PARTITION, ADMIN, ACL)
+    before = {path: path.read_bytes() for path in home.rglob("*.log")}
+
+    async def start() -> None:
+        async with EmbeddedBroker(home):
+            pass
+
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"1 ACL of Apache Kafka.*kafka-acls --remove"):
+            asyncio.run(start())
+    assert before.items() <= {path: path.read_bytes() for path in home.rglob("*.log")}.items()
+    findings = [each.text for each in check(BrokerConfig({"log.dirs": str(home)}))]
+    assert any("1 ACL of Apache Kafka" in text for text in findings)
+
+    log = home / "__cluster_metadata-0" / f"{0:020d}.log"
+    values = [(None, record, (), 0) for record in (TOPIC, PARTITION, ADMIN, ACL, REMOVE_ACL)]
+    log.write_bytes(build_batch(values))
+    asyncio.run(start())
 
 
 def test_topics_that_were_adopted_and_deleted_stay_deleted(tmp_path: Path) -> None:

@@ -46,6 +46,18 @@ def test_the_log_is_read_from_its_beginning_without_a_snapshot(tmp_path: Path) -
     assert found.is_certain
 
 
+def test_what_format_left_is_read_until_the_log_has_records(tmp_path: Path) -> None:
+    """`kafka-storage format --add-scram` of Kafka writes users there."""
+    (tmp_path / "bootstrap.checkpoint").write_bytes(batch(0, "first"))
+    assert names_in(read_kraft_metadata(OsFileSystem(10), [str(tmp_path)])) == ["first"]
+    found = write(tmp_path, snapshot_0=batch(0, "snap", control=True))
+    assert names_in(found) == ["first"]
+    assert found is not None
+    assert found.is_certain
+    found = write(tmp_path, snapshot_3=batch(0, "kept"))
+    assert names_in(found) == ["kept"], "the first record may have been removed since"
+
+
 def test_the_newest_snapshot_stands_for_what_came_before_it(tmp_path: Path) -> None:
     found = write(
         tmp_path,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.integration.client.certificates import Authority, needs_openssl
 
 from ottla.broker.data_lock import LOCK_FILE
 from ottla.cli.broker import broker
@@ -179,3 +180,53 @@ def test_kafka_server_start_checks_a_property_file(tmp_path: Path) -> None:
     result = CliRunner().invoke(kafka_server_start, arguments, standalone_mode=False)
     assert result.return_value == 0
     assert "OK configuration" in result.stdout
+
+
+# ---------------------------------------------------------------------------------------- security
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="secret";'
+
+
+@needs_openssl
+def test_the_certificates_and_mechanisms_of_listeners_are_checked(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    own = authority.sign("broker", "DNS:localhost")
+    store = tmp_path / "broker.pem"
+    store.write_text(Path(own.key).read_text() + Path(own.certificate).read_text())
+
+    def check(**properties: str) -> tuple[int, str]:
+        file = tmp_path / "server.properties"
+        common = {
+            "log.dirs": f"{tmp_path}/data",
+            "listeners": "SASL_SSL://127.0.0.1:0",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": JAAS,
+            "ssl.keystore.location": str(store),
+            **{name.replace("__", "."): value for name, value in properties.items()},
+        }
+        file.write_text("".join(f"{name}={value}\n" for name, value in common.items()))
+        result = CliRunner().invoke(
+            kafka_server_start, [str(file), "--check"], standalone_mode=False
+        )
+        assert result.exception is None, result.exception
+        assert "secret" not in result.stdout
+        return result.return_value, result.stdout
+
+    code, output = check()
+    assert code == 0
+    assert (
+        "listener SASL_SSL://127.0.0.1:0: TLS with a certificate that is valid until 20" in output
+    )
+    assert "OK listener SASL_SSL://127.0.0.1:0: SASL with PLAIN, SCRAM-SHA-512\n" in output
+    code, output = check(ssl__keystore__location="/nowhere.pem")
+    assert code == 1
+    assert "ERROR listener SASL_SSL://127.0.0.1:0: " in output
+    code, output = check(
+        listeners="SASL_PLAINTEXT://127.0.0.1:0",
+        listener__name__sasl_plaintext__plain__sasl__jaas__config=JAAS,
+    )
+    assert code == 0
+    assert "clients send passwords for PLAIN without encryption, which SASL_SSL adds" in output
+    code, output = check(sasl__enabled__mechanisms="GSSAPI")
+    assert code == 1
+    assert "must not have GSSAPI, because Ottla does not support Kerberos" in output

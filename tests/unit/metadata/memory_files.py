@@ -75,7 +75,7 @@ class MemoryFileSystem:
         for inode in self.names.values():
             inode.data = bytearray(inode.synced)
 
-    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> MemoryFile:
         if path not in self.names:
             if not create:
                 raise FileNotFoundError(path)

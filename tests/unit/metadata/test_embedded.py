@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -15,6 +17,8 @@ from ottla.base.errors import ErrorCode, KafkaError, UserError
 from ottla.base.metadata import Check, Create, Delete, Node, Replace, TxnConflict
 from ottla.metadata import journal
 from ottla.metadata.embedded import EmbeddedStore
+from ottla.metadata.journal import Journal, encode_line
+from ottla.storage.file import OsFile, OsFileSystem
 
 T = TypeVar("T")
 DIRECTORY = "/data/ottla-metadata"
@@ -416,3 +420,57 @@ def test_close_commits_what_waits_and_refuses_what_comes_after(fs: MemoryFileSys
         assert set(await reopened(fs)) == {"/a"}
 
     run(scenario())
+
+
+def test_only_the_owner_may_read_the_files(tmp_path: Path) -> None:
+    """They contain the credentials of users. Files of earlier versions were readable by all."""
+    directory = tmp_path / "ottla-metadata"
+    previous = os.umask(0)
+    try:
+        for _ in range(2):
+            journal = Journal(OsFileSystem(), str(directory))
+            nodes = journal.open()
+            revision = journal.revision + 1
+            op = Replace("/a", b"x") if nodes else Create("/a", b"x")
+            journal.append(encode_line([[op]], revision), revision)
+            journal.compact({"/a": Node(b"x", revision - 1)})
+            journal.close()
+            modes = {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir()}
+            assert modes == {"metadata.log": 0o600, "metadata.snapshot": 0o600}
+            for path in directory.iterdir():
+                path.chmod(0o644)
+            (directory / "metadata.snapshot.tmp").write_bytes(b"a crash left this")
+        assert directory.stat().st_mode & 0o700 == 0o700
+    finally:
+        os.umask(previous)
+
+
+def test_the_snapshot_is_private_before_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[int] = []
+
+    def recorded(self: OsFile, position: int, buffers: Any) -> None:
+        modes.append(os.stat(self.path).st_mode & 0o777)
+        write(self, position, buffers)
+
+    write = OsFile.write
+    monkeypatch.setattr(OsFile, "write", recorded)
+    journal = Journal(OsFileSystem(), str(tmp_path))
+    journal.open()
+    journal.append(encode_line([[Create("/a", b"x")]], 1), 1)
+    journal.compact({"/a": Node(b"x", 0)})
+    journal.close()
+    assert modes == [0o600] * 2
+
+
+def test_a_file_that_cannot_be_made_private_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: str, mode: int) -> None:
+        raise PermissionError("not the owner")
+
+    (tmp_path / "metadata.log").touch(0o644)
+    monkeypatch.setattr(os, "chmod", refuse)
+    Journal(OsFileSystem(), str(tmp_path)).open()
+    assert f"may be able to read {tmp_path}/metadata.log" in caplog.text

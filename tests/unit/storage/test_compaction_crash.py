@@ -67,10 +67,10 @@ class MortalFileSystem(OsFileSystem):
                 raise self.error
             self.lives -= 1
 
-    def open(self, path: str, *, create: bool = False) -> Any:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> Any:
         if create:
             self.live()
-        return MortalFile(super().open(path, create=create), self)
+        return MortalFile(super().open(path, create=create, private=private), self)
 
     def rename(self, source: str, target: str) -> None:
         self.live()

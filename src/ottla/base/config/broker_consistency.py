@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.base.config.broker_attributes import BrokerAttributes
 from ottla.base.config.broker_server_table import DEFAULT_INTER_BROKER_PROTOCOL
 from ottla.base.config.definition import ConfigError
+from ottla.base.config.tls_settings import listener_prefix
 
 _RANGES = [
     ("group.consumer", "session.timeout.ms"),
@@ -29,6 +30,7 @@ def check_together(config: BrokerAttributes) -> None:
     _check_retention(config)
     _check_limits(config)
     _check_listener_names(config)
+    _check_inter_broker_sasl(config)
     for prefix, name in _RANGES:
         minimum = _number(config, f"{prefix}.min.{name}")
         maximum = _number(config, f"{prefix}.max.{name}")
@@ -78,6 +80,26 @@ def _check_listener_names(config: BrokerAttributes) -> None:
     if protocol not in (each.name for each in config.listener_protocols.values()):
         allowed = "must be the security protocol of a listener"
         raise ConfigError("security.inter.broker.protocol", protocol, allowed)
+
+
+def _check_inter_broker_sasl(config: BrokerAttributes) -> None:
+    """Check that the brokers of a cluster can authenticate to each other."""
+    listener = config.inter_broker_listener
+    settings = config.sasl_settings.get(listener)
+    if settings is None or not config.zookeeper_connect:
+        return
+    mechanism = settings.inter_broker_mechanism
+    if mechanism not in settings.names:
+        allowed = (
+            f"must be a mechanism of the listener {listener}, which brokers use to connect to each "
+            f"other ({', '.join(settings.names)})"
+        )
+        raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, allowed)
+    login = settings.inter_broker_login()
+    if login is None or login.username is None or login.password is None:
+        name = f"{listener_prefix(listener)}{mechanism.lower()}.sasl.jaas.config"
+        allowed = "must have username and password, with which this broker connects to others"
+        raise ConfigError(name, "''" if login is None else "[hidden]", allowed)
 
 
 def _number(config: BrokerAttributes, name: str) -> int:

@@ -117,7 +117,6 @@ SASL_PER_LISTENER = frozenset(
         "sasl.server.max.receive.size",
         "connections.max.reauth.ms",
         "principal.builder.class",
-        "sasl.mechanism.inter.broker.protocol",
     }
 )
 """Properties that can be overridden for one listener."""

@@ -90,8 +90,8 @@ def listener_sasl(
 
     enabled = value("sasl.enabled.mechanisms")
     max_receive_bytes = value("sasl.server.max.receive.size")
-    failure_delay_ms = value("connection.failed.authentication.delay.ms")
-    inter_broker = value("sasl.mechanism.inter.broker.protocol")
+    failure_delay_ms = values["connection.failed.authentication.delay.ms"]
+    inter_broker = values["sasl.mechanism.inter.broker.protocol"]
     assert isinstance(enabled, list)
     assert isinstance(max_receive_bytes, int)
     assert isinstance(failure_delay_ms, int)

@@ -47,6 +47,6 @@ async def handle(
     try:
         decisions = await broker.controller.alter_scram_credentials(deletions, upsertions)
     except KafkaError as error:
-        users = dict.fromkeys(each.user for each in [*deletions, *upsertions])
-        decisions = [ScramDecision(user, error=error) for user in users]
+        users = [*(each.user for each in deletions), *(each.user for each in upsertions)]
+        decisions = [ScramDecision(user, error=error) for user in dict.fromkeys(users)]
     return {"results": [{"user": each.user, **error_fields(each.error)} for each in decisions]}

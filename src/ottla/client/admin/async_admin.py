@@ -642,6 +642,7 @@ class AsyncAdmin:
             return_errors: Collect failures in `errors` of the result instead of raising one.
         """
         kinds = (UserScramCredentialUpsertion, UserScramCredentialDeletion)
+        wanted: list[UserScramCredentialUpsertion | UserScramCredentialDeletion]
         wanted = flatten(alterations, kinds, "alterations of users")
         altered = await users.alter_user_scram_credentials(self._cluster, wanted)
         return altered.checked(return_errors)

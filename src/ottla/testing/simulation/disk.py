@@ -244,7 +244,7 @@ class SimulatedDisk:
 
     # ------------------------------------------------------------------------------------- names
 
-    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> SimulatedFile:
         self._call("open", path)
         parent, name = self._parent(path)
         if name not in parent.cached:

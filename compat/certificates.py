@@ -1,4 +1,4 @@
-"""A certificate authority and the certificate of a broker on this machine, for one run."""
+"""A certificate authority, and certificates of a broker and a client on this machine."""
 
 from __future__ import annotations
 
@@ -26,37 +26,52 @@ class Certificates:
         """
         self.authority = directory / "authority.pem"
         self._key_store = directory / "broker.pem"
+        self._client_key_store = directory / "client.pem"
         authority_key = ec.generate_private_key(ec.SECP256R1())
         authority = _certificate("authority", authority_key, authority_key, "authority", ca=True)
-        key = ec.generate_private_key(ec.SECP256R1())
-        own = _certificate("broker", key, authority_key, "authority", ca=False)
         self.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
-        self._key_store.touch(mode=0o600)
-        self._key_store.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
+        for name, path in (("broker", self._key_store), ("client", self._client_key_store)):
+            key = ec.generate_private_key(ec.SECP256R1())
+            own = _certificate(name, key, authority_key, "authority", ca=False)
+            path.touch(mode=0o600)
+            path.write_bytes(
+                key.private_bytes(
+                    serialization.Encoding.PEM,
+                    serialization.PrivateFormat.PKCS8,
+                    serialization.NoEncryption(),
+                )
+                + own.public_bytes(serialization.Encoding.PEM)
             )
-            + own.public_bytes(serialization.Encoding.PEM)
-        )
 
     def broker_properties(self) -> dict[str, str]:
         """Return the properties of the TLS listener of either broker."""
-        return {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self._key_store),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self.authority),
-        }
+        return _stores(self._key_store, self.authority)
+
+    def trusting_properties(self) -> dict[str, str]:
+        """Return the properties of Java's clients that trust the broker."""
+        trusting = _stores(self._key_store, self.authority)
+        return {name: text for name, text in trusting.items() if "truststore" in name}
 
     def client_properties(self) -> dict[str, str]:
+        """Return the properties of Java's clients that have a certificate."""
+        return _stores(self._client_key_store, self.authority)
+
+    def librdkafka_properties(self) -> dict[str, str]:
         """Return librdkafka's properties for connections to the TLS listeners."""
         return {"security.protocol": "SSL", "ssl.ca.location": str(self.authority)}
 
     def client_context(self) -> ssl.SSLContext:
         """Return the context of connections from this process."""
         return ssl.create_default_context(cafile=str(self.authority))
+
+
+def _stores(key_store: Path, trust_store: Path) -> dict[str, str]:
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(key_store),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(trust_store),
+    }
 
 
 def _certificate(

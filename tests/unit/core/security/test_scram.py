@@ -1,0 +1,198 @@
+"""Tests of SCRAM on the server, against another implementation of the client."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from scramp import ScramClient
+
+from ottla.base.scram import ScramCredential, ScramMechanism, derive_credential, salt_password
+from ottla.core.security.principal import Principal
+from ottla.core.security.sasl import Authenticated, Challenge, Rejected, Step
+from ottla.core.security.scram import ScramExchange, ScramMechanismServer, TokenCredential
+
+SHA_256 = ScramMechanism.SHA_256
+BOTH = pytest.mark.parametrize("mechanism", ScramMechanism)
+
+
+@cache
+def credential_of(mechanism: ScramMechanism, password: str, salt: bytes) -> ScramCredential:
+    salted = salt_password(mechanism, password, salt, 4096)
+    return derive_credential(mechanism, salted, salt, 4096)
+
+
+class Users:
+    def __init__(self, passwords: dict[str, str]) -> None:
+        self.passwords = passwords
+
+    def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        password = self.passwords.get(user)
+        return None if password is None else credential_of(mechanism, password, b"s" * 24)
+
+
+class Tokens:
+    def token_credential(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+        if token_id != "token-1":
+            return None
+        credential = credential_of(mechanism, "hmac", b"t" * 24)
+        return TokenCredential(credential, Principal("User", "owner"), 5_000.0)
+
+
+def exchange(
+    mechanism: ScramMechanism = SHA_256, nonce: str = "server", secret: bytes = b"of this process"
+) -> ScramExchange:
+    users = Users({"alice": "secret", "a=b,c": "pencil", "token-1": "not the token"})
+    return ScramMechanismServer(
+        mechanism, users, Tokens(), secret=secret, new_nonce=lambda: nonce
+    ).start()
+
+
+def converse(
+    mechanism: ScramMechanism,
+    user: str,
+    password: str,
+    change_first: Callable[[bytes], bytes] = lambda first: first,
+    change_final: Callable[[bytes], bytes] = lambda final: final,
+) -> Step:
+    """Authenticate with the reference client. Checks the server's signature if it succeeds."""
+    server, client = exchange(mechanism), ScramClient([mechanism.sasl_name], user, password)
+    challenge = server.step(change_first(client.get_client_first().encode()))
+    if not isinstance(challenge, Challenge):
+        return challenge
+    client.set_server_first(challenge.message.decode())
+    found = server.step(change_final(client.get_client_final().encode()))
+    if isinstance(found, Authenticated):
+        client.set_server_final(found.message.decode())
+    return found
+
+
+@BOTH
+@pytest.mark.parametrize(("user", "password"), [("alice", "secret"), ("a=b,c", "pencil")])
+def test_a_user_with_the_right_password_is_authenticated(
+    mechanism: ScramMechanism, user: str, password: str
+) -> None:
+    found = converse(mechanism, user, password)
+    assert isinstance(found, Authenticated)
+    assert (found.principal, found.expires_at) == (Principal("User", user), None)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("user", "reason"),
+    [("alice", "wrong password of user 'alice'"), ("nobody", "unknown user 'nobody'")],
+)
+def test_a_wrong_password_and_an_unknown_user_fail_after_the_same_messages(
+    mechanism: ScramMechanism, user: str, reason: str
+) -> None:
+    found = converse(mechanism, user, "guess")
+    assert found == Rejected(reason)
+
+
+def test_an_unknown_user_has_the_same_challenge_every_time() -> None:
+    first = [exchange().step(b"n,,n=nobody,r=c") for _ in range(2)]
+    other = exchange().step(b"n,,n=nobody2,r=c")
+    known = exchange().step(b"n,,n=alice,r=c")
+    elsewhere = exchange(secret=b"of another process").step(b"n,,n=nobody,r=c")
+    assert first[0] == first[1]
+    shapes = set()
+    for each in (*first, other, known, elsewhere):
+        assert isinstance(each, Challenge)
+        nonce, salt, iterations = each.message.decode().split(",")
+        shapes.add((nonce, len(base64.b64decode(salt[2:])), iterations))
+    assert shapes == {("r=cserver", 24, "i=4096")}
+    assert len({first[0], other, known, elsewhere}) == 4
+
+
+def test_a_delegation_token_authenticates_its_owner() -> None:
+    def with_extension(first: bytes) -> bytes:
+        return first + b",tokenauth=true"
+
+    server = exchange()
+    client = ScramClient(["SCRAM-SHA-256"], "token-1", "hmac")
+    first = client.get_client_first()
+    challenge = server.step(with_extension(first.encode()))
+    assert isinstance(challenge, Challenge)
+    client.client_first_bare = f"{client.client_first_bare},tokenauth=true"
+    client.set_server_first(challenge.message.decode())
+    found = server.step(client.get_client_final().encode())
+    assert isinstance(found, Authenticated)
+    assert (found.principal, found.expires_at) == (Principal("User", "owner"), 5_000.0)
+
+
+def test_an_unknown_token_is_rejected_at_the_end() -> None:
+    challenge = exchange().step(b"n,,n=token-2,r=c,tokenauth=true")
+    assert isinstance(challenge, Challenge)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"\xff\xfe",
+        b"n,,",
+        b"n,,n=alice",
+        b"n,,r=c",
+        b"n,,n=,r=c",
+        b"n,,n=alice,r=",
+        b"n,,n=al=ice,r=c",
+        b"n,,n=al=2cice,r=c",
+        b"n,,n=alice,r=\x01",
+        b"n,,n=alice,r=" + b"c" * 2_000,
+        b"n,,m=mandatory,n=alice,r=c",
+        b"p=tls-unique,,n=alice,r=c",
+        b"x,,n=alice,r=c",
+        b"n,b=alice,n=alice,r=c",
+        b"n,,n=alice,r=c,trailing",
+    ],
+)
+def test_a_malformed_first_message_is_rejected(message: bytes) -> None:
+    assert exchange().step(message) == Rejected("the client sent a malformed message")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda final: b"", "malformed"),
+        (lambda final: b"\xff", "malformed"),
+        (lambda final: final.split(b",p=")[0], "malformed"),
+        (lambda final: final.split(b",p=")[0] + b",p=====", "malformed"),
+        (lambda final: final + b",x", "malformed"),
+        (lambda final: final.replace(b"c=biws", b"c=eSws"), "channel binding"),
+        (lambda final: final.replace(b"server", b"xerver"), "nonce"),
+        (lambda final: final.split(b",p=")[0] + b",p=YQ==", "wrong password"),
+        (lambda final: final.split(b",p=")[0] + b",x=1,p=" + final.split(b",p=")[1], "wrong pass"),
+    ],
+)
+def test_a_malformed_final_message_is_rejected(
+    change: Callable[[bytes], bytes], reason: str
+) -> None:
+    found = converse(SHA_256, "alice", "secret", change_final=change)
+    assert isinstance(found, Rejected)
+    assert reason in found.reason
+    assert not found.message
+
+
+@pytest.mark.parametrize(
+    ("header", "is_accepted"),
+    [(b"n,,", True), (b"y,,", True), (b"n,a=alice,", True), (b"n,a=bob,", False)],
+)
+def test_a_client_can_act_only_as_itself(header: bytes, is_accepted: bool) -> None:
+    import hashlib
+    import hmac
+
+    server = exchange()
+    challenge = server.step(header + b"n=alice,r=c")
+    assert isinstance(challenge, Challenge)
+    without_proof = b"c=" + base64.b64encode(header) + b",r=cserver"
+    signed = b"n=alice,r=c," + challenge.message + b"," + without_proof
+    salted = salt_password(SHA_256, "secret", b"s" * 24, 4096)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    found = server.step(without_proof + b",p=" + base64.b64encode(proof))
+    assert isinstance(found, Authenticated) is is_accepted
+    if isinstance(found, Rejected):
+        assert "authorization id that is different" in found.message
