@@ -14,6 +14,7 @@ from ottla.base.ports import Piece
 from ottla.broker.cluster import Cluster
 from ottla.broker.context import Body, ClientConnection, Handler, RequestContext
 from ottla.broker.controller import Controller
+from ottla.broker.delegation_tokens import DelegationTokens
 from ottla.broker.features import Features
 from ottla.broker.forwarding import FORWARDED, forwarding
 from ottla.broker.group_coordinator import GroupCoordinator
@@ -122,6 +123,9 @@ class HandlerPorts(
 
     @property
     def controller(self) -> Controller: ...
+
+    @property
+    def delegation_tokens(self) -> DelegationTokens: ...
 
     @property
     def fetch_sessions(self) -> FetchSessionCache[Partition]: ...
