@@ -46,6 +46,7 @@ from ottla.broker.listening import BindListener, bind_listener
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.logs import Logs, WantedLog
 from ottla.broker.partition import Partition
+from ottla.broker.peer_login import PeerLogin
 from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.registration import ensure_cluster_id, join_cluster
@@ -57,10 +58,12 @@ from ottla.broker.token_verifier import TokenVerifiers
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.produce import needs_records
+from ottla.core.security.peers import PeerRule, parse_principals
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
 from ottla.metadata.zookeeper.store import ZooKeeperStore
+from ottla.net.connection import Authenticate
 from ottla.net.errors import ConnectionLost
 from ottla.storage.log import Log
 
@@ -124,6 +127,8 @@ class Broker:
         self.transaction_coordinator = TransactionCoordinator(self)
         self.client_log = LogLimiter(logger, clock.monotonic)
         """Rate-limited log for client behaviour that an operator should know about."""
+        self.peer_rule = PeerRule(config.inter_broker_listener, authenticates=True)
+        """Decides which connections are those of other brokers."""
         self._lock: Lock = DataLock() if lock is None else lock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
@@ -131,6 +136,7 @@ class Broker:
         self._sasl = SaslListeners(self, config)
         self.token_verifiers = TokenVerifiers(self)
         self.delegation_tokens = DelegationTokens(self)
+        self._peer_login = PeerLogin()
         self._has_joined = False
         self._opening = asyncio.Lock()
         self.store: MetadataStore
@@ -223,6 +229,7 @@ class Broker:
         if self.config.tls_settings:
             self._tls = await self.run_blocking(lambda: TlsContexts(self.config.tls_settings))
         await self.token_verifiers.start(self.config.oauthbearer_settings)
+        self._update_peer_rule()
         server = Server(
             self,
             Router(),
@@ -375,6 +382,22 @@ class Broker:
         """Return the TLS context of connections to other brokers, or None for plain text."""
         return None if self._tls is None else self._tls.client(self.config.inter_broker_listener)
 
+    def peer_authenticator(self) -> Authenticate | None:
+        """Return the function that authenticates connections to other brokers, or None if they do
+        not use SASL."""
+        return self._peer_login.authenticate
+
+    def _update_peer_rule(self) -> None:
+        config, name = self.config, self.config.inter_broker_listener
+        self._peer_login.use_settings(config.sasl_settings.get(name))
+        protocol, own = config.listener_protocols[name], self._peer_login.principal
+        authenticates = protocol.has_sasl
+        if protocol.has_tls and not protocol.has_sasl:
+            authenticates = config.tls_settings[name].client_auth != "none"
+            assert self._tls is not None, "loaded before"
+            own = self._tls.own_principal(name)
+        self.peer_rule = PeerRule(name, authenticates, parse_principals(config.super_users), own)
+
     def leader_of(self, key: TopicPartition) -> int | None:
         """Return the leader of a partition according to the image, or None if the partition does
         not exist."""
@@ -399,6 +422,7 @@ class Broker:
         if tls is not None:
             settings = self.config.tls_settings
             tls.apply(await self.run_blocking(lambda: tls.changes(settings)))
+            self._update_peer_rule()
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run a function that may block on disk I/O in a thread, and return its result."""
@@ -585,6 +609,7 @@ class Broker:
         self.group_coordinator.use_config(self.config)
         if self._server is not None:
             self._server.config = _server_config(self.config)
+            self._update_peer_rule()
             self.spawn(self.check_tls())
 
 

@@ -371,6 +371,10 @@ class Connection(asyncio.BufferedProtocol):
     def is_tls(self) -> bool:
         return self.handshake is not None
 
+    @property
+    def is_peer(self) -> bool:
+        return self.server.broker.peer_rule.is_peer(self.listener, self.principal)
+
     def authenticated(self, principal: Principal, *, is_limited: bool) -> None:
         """Serve every request from now on.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from ottla.core.security.principal import Principal
+from ottla.core.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponseDict
@@ -75,6 +75,10 @@ class ClientConnection(Protocol):
         """Whether the connection is encrypted."""
 
     @property
+    def is_peer(self) -> bool:
+        """Whether another broker of the cluster opened the connection."""
+
+    @property
     def authentication(self) -> ClientAuthentication | None:
         """The SASL dialogue, or None if the client may not authenticate."""
 
@@ -97,3 +101,13 @@ class RequestContext:
     def is_tls(self) -> bool:
         """Whether the response is encrypted before it is sent."""
         return self.connection is not None and self.connection.is_tls
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether another broker of the cluster sent the request."""
+        return self.connection is not None and self.connection.is_peer
+
+    @property
+    def principal(self) -> Principal:
+        """The authenticated client."""
+        return ANONYMOUS if self.connection is None else self.connection.principal

@@ -1,32 +1,45 @@
 """Forwarding to the controller of requests that only the controller may decide.
 
 Clients may send these requests to any broker. A broker forwards the request in the version in which
-it arrived, and returns the controller's response unchanged. While there is no controller, or the
+it arrived, in an Envelope with the client's principal and address, and returns the controller's
+response unchanged. While there is no controller, or the
 broker asked is no longer the controller, it retries until the request times out: clients rely on
 forwarding brokers to find the controller (KIP-590). Only then does the client get NOT_CONTROLLER,
 in the form of its API.
 
-A forwarded request is not forwarded again. Otherwise two brokers that take each other for the
-controller would send it back and forth."""
+A request in an Envelope is not forwarded again. Otherwise two brokers that take each other for the
+controller would send it back and forth.
+
+During a rolling upgrade the controller may be a broker of a version before 0.2, whose ApiVersions
+response has no Envelope. It gets the request without an Envelope, and without the client's
+principal, which it would not use. It recognizes the client ID of a broker, and does not forward the
+request again."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, Handler, RequestContext, Response
-from ottla.broker.peers import Peers, is_peer
-from ottla.broker.ports import Metadata, PeerEndpoints
+from ottla.broker.peers import Peers, peer_client_id
+from ottla.broker.ports import Metadata, PeerEndpoints, PeerRecognition
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
-from ottla.net.errors import ClientError
-from ottla.wire import rpc
+from ottla.core.security.principal import ANONYMOUS, Principal
+from ottla.net.errors import ClientError, UnsupportedVersion
+from ottla.wire import codec, rpc
 from ottla.wire.api import Api
+from ottla.wire.codec import DecodeError
 from ottla.wire.compile import Message
+from ottla.wire.principal_data import PrincipalData, encode_principal
 from ottla.wire.request import Request
+
+if TYPE_CHECKING:
+    from ottla.wire.messages.envelope import EnvelopeResponse
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +65,21 @@ MAX_CONTROLLER_WAIT_MS = 30_000
 RETRY_INTERVAL_S = 0.05
 
 
-class ForwardingPorts(Metadata, PeerEndpoints, Protocol):
+_UNKNOWN_ADDRESS = bytes(4)
+_SIZE_BYTES = 4
+
+
+class ForwardingPorts(Metadata, PeerEndpoints, PeerRecognition, Protocol):
     """The parts of a broker that forwarding uses."""
+
+
+class Sender(NamedTuple):
+    """The client that sent a request."""
+
+    correlation_id: int
+    client_id: str | None
+    principal: Principal
+    host: str
 
 
 class Forwarding:
@@ -63,20 +89,36 @@ class Forwarding:
         self._broker = broker
         self._peers = Peers(broker)
 
-    async def forward(self, request: Request[T], version: int) -> T:
+    async def forward(self, request: Request[T], version: int, sender: Sender) -> T:
         """Send a request to the controller and return its response. Raises KafkaError
-        (NOT_CONTROLLER) if the controller cannot be reached."""
+        (NOT_CONTROLLER) if the controller cannot be reached, or does not accept it."""
+        controller = self._broker.image.controller_id
+        try:
+            envelope = _envelope(request, version, sender)
+            response = await self._peers.request(controller, envelope, RESPONSE_TIMEOUT_S)
+        except UnsupportedVersion:
+            return await self._forward_plainly(controller, request, version)
+        except ClientError as error:
+            raise _not_forwarded(str(error)) from None
+        code = ErrorCode(response.error_code)
+        if code != ErrorCode.NONE or response.response_data is None:
+            logger.warning("The controller, broker %d, refused an Envelope: %s", controller, code)
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller returned {code.name}")
+        try:
+            data = memoryview(response.response_data)
+            decoded: T = codec.decode_response(request.api, version, data)[1]
+        except DecodeError as error:
+            raise _not_forwarded(str(error)) from None
+        return decoded
+
+    async def _forward_plainly(self, controller: int, request: Request[T], version: int) -> T:
+        """Forward a request to a broker that does not know Envelope."""
         try:
             return await self._peers.request(
-                self._broker.image.controller_id,
-                request,
-                RESPONSE_TIMEOUT_S,
-                min_version=version,
-                max_version=version,
+                controller, request, RESPONSE_TIMEOUT_S, min_version=version, max_version=version
             )
         except ClientError as error:
-            logger.info("Could not forward the request to the controller: %s", error)
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from None
+            raise _not_forwarded(str(error)) from None
 
     async def create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
         """Have the controller create topics that this broker needs. Raises KafkaError."""
@@ -94,7 +136,9 @@ class Forwarding:
             timeout_ms=CREATION_TIMEOUT_MS,
             validate_only=False,
         )
-        response = await self.forward(request, CREATE_TOPICS_VERSION)
+        own = self._broker.peer_rule.own or ANONYMOUS
+        sender = Sender(0, peer_client_id(self._broker.node_id), own, "127.0.0.1")
+        response = await self.forward(request, CREATE_TOPICS_VERSION, sender)
         return [
             TopicDecision(topic.name, error=_error(topic.error_code, topic.error_message))
             for topic in response.topics
@@ -102,6 +146,33 @@ class Forwarding:
 
     def close(self) -> None:
         self._peers.close()
+
+
+def _envelope(request: Request[T], version: int, sender: Sender) -> Request[EnvelopeResponse]:
+    principal = sender.principal
+    frame = codec.encode_request(
+        request.api, version, sender.correlation_id, sender.client_id, request.body
+    )
+    return rpc.envelope(
+        request_data=b"".join(frame)[_SIZE_BYTES:],
+        request_principal=encode_principal(
+            PrincipalData(principal.type, principal.name, principal.is_token_authenticated)
+        ),
+        client_host_address=_address(sender.host),
+    )
+
+
+def _address(host: str) -> bytes:
+    """Return the bytes of an IP address."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).packed
+    except ValueError:  # hosts of a simulated network have names only
+        return _UNKNOWN_ADDRESS
+
+
+def _not_forwarded(reason: str) -> KafkaError:
+    logger.info("Could not forward the request to the controller: %s", reason)
+    return KafkaError(ErrorCode.NOT_CONTROLLER, reason)
 
 
 class ForwardingCluster(Protocol):
@@ -132,7 +203,7 @@ def forwarding(handle: Handler[BrokerT]) -> Handler[BrokerT]:
 
     def handle_or_forward(broker: BrokerT, context: RequestContext, request: Any) -> Response[Any]:
         cluster = broker.cluster
-        if cluster is None or is_peer(context.client_id):
+        if cluster is None:
             return handle(broker, context, request)
         return _retry_until_decided(cluster, context, request, partial(handle, broker))
 
@@ -158,7 +229,10 @@ async def _decide_or_forward(
     if not cluster.is_controller:
         try:
             forwarded: Request[Message] = Request(Api(context.api_key), as_dict(request))
-            return as_dict(await cluster.forwarding.forward(forwarded, context.api_version))
+            sender = Sender(
+                context.correlation_id, context.client_id, context.principal, context.peer
+            )
+            return as_dict(await cluster.forwarding.forward(forwarded, context.api_version, sender))
         except KafkaError:
             pass  # the local handler builds the NOT_CONTROLLER response of each API
     response = handle(context, request)

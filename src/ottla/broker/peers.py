@@ -1,4 +1,4 @@
-"""Connections from this broker to the other brokers of its cluster.
+"""Connections from this broker to the other brokers of its cluster, and clients that pose as one.
 
 There is one connection per broker ID. It is opened on first use, and again after it was lost or the
 broker has registered a new endpoint.
@@ -9,25 +9,40 @@ connection: each purpose has its own `Peers`."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TypeVar
 
-from ottla.broker.ports import PeerEndpoints
+from ottla.broker.context import RequestContext
+from ottla.broker.ports import PeerEndpoints, PeerRecognition
 from ottla.net.connection import Connection
 from ottla.wire.request import Request
 
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5.0
-_CLIENT_ID = "broker-"
 
 
 def peer_client_id(broker_id: int) -> str:
-    return f"{_CLIENT_ID}{broker_id}"
+    """Return the client ID of a broker, for logs. It proves nothing, because any client can use it;
+    `RequestContext.is_peer` tells brokers and clients apart."""
+    return f"broker-{broker_id}"
 
 
-def is_peer(client_id: str | None) -> bool:
-    """Return whether a client ID claims to be a broker's. Any client can claim it."""
-    return client_id is not None and client_id.startswith(_CLIENT_ID)
+def report_stranger(broker: PeerRecognition, context: RequestContext, attempt: str) -> None:
+    """Log that a connection which is not a broker's was refused something.
+
+    Args:
+        broker: The broker that refused it.
+        context: The request.
+        attempt: What the client attempted, such as "to fetch as a follower".
+    """
+    listener = broker.peer_rule.listener
+    broker.client_log.log(
+        logging.WARNING,
+        f"Refused the attempt {attempt} by {context.principal} at {context.peer} on the listener "
+        f"{context.listener}. If it is a broker, it must connect to the listener {listener}, with "
+        "the principal of this broker or one of super.users",
+    )
 
 
 class Peers:
@@ -70,6 +85,7 @@ class Peers:
                 client_id=peer_client_id(self._broker.node_id),
                 timeout_s=CONNECT_TIMEOUT_S,
                 tls=self._broker.peer_tls(),
+                authenticate=self._broker.peer_authenticator(),
             )
             self._connections[broker_id] = connection
             return connection

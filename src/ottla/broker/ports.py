@@ -22,10 +22,13 @@ from ottla.base.metadata import MetadataStore
 from ottla.base.ports import Clock
 from ottla.base.types import TopicPartition
 from ottla.broker.flusher import Flusher
+from ottla.broker.log_limit import LogLimiter
 from ottla.broker.partition import Partition
 from ottla.core.group.events import GroupEvent
+from ottla.core.security.peers import PeerRule
 from ottla.core.txn.events import TransactionEvent
 from ottla.metadata.image import ClusterImage
+from ottla.net.connection import Authenticate
 
 T = TypeVar("T")
 
@@ -125,6 +128,21 @@ class PeerEndpoints(NodeId, Protocol):
 
     def peer_tls(self) -> ssl.SSLContext | None:
         """Return the TLS context of connections between brokers, or None for plain text."""
+
+    def peer_authenticator(self) -> Authenticate | None:
+        """Return the function that authenticates connections to other brokers, or None if they do
+        not use SASL."""
+
+
+class PeerRecognition(Protocol):
+    """The distinction between brokers of this cluster and clients."""
+
+    @property
+    def peer_rule(self) -> PeerRule: ...
+
+    @property
+    def client_log(self) -> LogLimiter:
+        """Rate-limited log for client behaviour that an operator should know about."""
 
 
 class GroupSubmitter(Protocol):

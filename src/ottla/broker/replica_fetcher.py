@@ -29,7 +29,7 @@ from ottla.broker.truncation import Truncations
 from ottla.core.replication.divergence import EpochEnd, truncation_offset
 from ottla.core.replication.follower_session import FetchParams, FollowerSession, PartitionId
 from ottla.net.connection import Connection
-from ottla.net.errors import ClientError
+from ottla.net.errors import AuthenticationFailed, ClientError
 from ottla.wire import rpc
 from ottla.wire.records.batch import iter_headers, validate
 from ottla.wire.request import Request
@@ -132,6 +132,10 @@ class ReplicaFetcher:
         while True:
             try:
                 await self._once()
+            except AuthenticationFailed as error:
+                logger.warning("Replica fetch from broker %d failed: %s", self._leader, error)
+                self._disconnect()
+                await self._back_off()
             except ClientError as error:
                 logger.info("Replica fetch from broker %d failed: %s", self._leader, error)
                 self._disconnect()
@@ -308,6 +312,11 @@ class ReplicaFetcher:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._handle_out_of_range(followed, epoch)
             return
+        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise AuthenticationFailed(
+                "it does not recognize this broker as a member of the cluster; its super.users "
+                "must contain the principal of this broker"
+            )
         if code not in QUIET_ERRORS:
             logger.warning(
                 "%s: broker %d returned %s to its follower", partition.key, self._leader, code
@@ -379,6 +388,7 @@ class ReplicaFetcher:
             client_id=peer_client_id(self._broker.node_id),
             timeout_s=CONNECT_TIMEOUT_S,
             tls=self._broker.peer_tls(),
+            authenticate=self._broker.peer_authenticator(),
         )
         return self._connection
 

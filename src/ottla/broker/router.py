@@ -70,6 +70,7 @@ from ottla.broker.handlers import (
     write_txn_markers,
 )
 from ottla.broker.handlers.api_versions import ApiVersions
+from ottla.broker.handlers.envelope import Envelope
 from ottla.broker.logs import Logs
 from ottla.broker.partition import Partition
 from ottla.broker.ports import (
@@ -81,6 +82,7 @@ from ottla.broker.ports import (
     NodeId,
     PartitionLeaders,
     PartitionLookup,
+    PeerRecognition,
     Tasks,
     Threads,
     TimeSource,
@@ -105,6 +107,7 @@ class HandlerPorts(
     NodeId,
     PartitionLeaders,
     PartitionLookup,
+    PeerRecognition,
     Tasks,
     Threads,
     TimeSource,
@@ -207,8 +210,8 @@ HANDLERS: dict[Api, Handler[HandlerPorts]] = {
     Api.LIST_CONFIG_RESOURCES: list_config_resources.handle,
     Api.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions.handle,
 }
-"""API -> handler, in the order of the keys. ApiVersions is not listed: each router creates its own,
-because its response describes the table.
+"""API -> handler, in the order of the keys. ApiVersions and Envelope are not listed: each router
+creates its own, because they depend on the table.
 
 This table is the only place where the types of requests and responses are lost: the key decides at
 run time which types a handler gets and returns. Each handler names them (`ottla.wire.messages`)."""
@@ -245,10 +248,12 @@ class Router:
     """The routes of all APIs."""
 
     def __init__(self, handlers: Mapping[Api, Handler[HandlerPorts]] = HANDLERS) -> None:
-        keys = sorted({*handlers, Api.API_VERSIONS})
+        keys = sorted({*handlers, Api.API_VERSIONS, Api.ENVELOPE})
+        envelope = Envelope({api: each for api, each in handlers.items() if api in FORWARDED})
         self._api_versions = ApiVersions([_advertised(key) for key in keys])
         table: dict[Api, Handler[HandlerPorts]] = {
             Api.API_VERSIONS: self._api_versions.handle,
+            Api.ENVELOPE: envelope.handle,
             **handlers,
         }
         self._routes: dict[int, Route] = {key: Route(key, table[key]) for key in keys}

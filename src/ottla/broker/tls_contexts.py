@@ -17,7 +17,12 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.base.config.tls_settings import TlsSettings
 from ottla.base.errors import UserError
-from ottla.core.security.principal import MappingRules
+from ottla.core.security.principal import (
+    MappingRules,
+    NoMatchingRule,
+    Principal,
+    distinguished_name,
+)
 from ottla.net.tls import Certificate, certificate_of, client_context, server_context
 
 logger = logging.getLogger(__name__)
@@ -77,6 +82,15 @@ class TlsContexts:
     def rules(self, listener: str) -> MappingRules:
         """Return the rules that map the names of client certificates to principals."""
         return self._loaded[listener].rules
+
+    def own_principal(self, listener: str) -> Principal | None:
+        """Return the principal that other brokers derive from this broker's certificate, or None if
+        they would reject it."""
+        loaded = self._loaded[listener]
+        try:
+            return loaded.rules.principal_of(distinguished_name(loaded.certificate.attributes))
+        except NoMatchingRule:
+            return None
 
     def changes(self, settings: Mapping[str, TlsSettings]) -> Changes:
         """Load what has changed since the contexts were loaded. May run in any thread.

@@ -286,6 +286,9 @@ class TransactionVerification:
             )
         except ClientError:
             return dict.fromkeys(keys, ErrorCode.NETWORK_EXCEPTION)
+        if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            # As in Kafka: the producer has all permissions, but this broker is not recognized.
+            return dict.fromkeys(keys, ErrorCode.INVALID_TXN_STATE)
         if response.error_code:
             return dict.fromkeys(keys, ErrorCode(response.error_code))
         codes = dict.fromkeys(keys, ErrorCode.NETWORK_EXCEPTION)

@@ -2,7 +2,12 @@
 
     opening   TCP and TLS handshakes, ApiVersions, SASL
     open      requests are sent at once; each waits for its response in `_waiting`
+    renewing  the client authenticates again; further requests wait until it has
     closed    all waiting requests have failed with ConnectionLost; nothing is sent any more
+
+A broker that limits the lifetime of sessions closes a connection whose client does not authenticate
+again in time (KIP-368). The first request after most of that time has passed therefore waits, with
+all later ones, until the requests before it have their responses and the client has authenticated.
 
 A request that is not answered in time closes the connection, because all later requests wait for it
 too, as in Kafka's own clients. The `records` of a response are views of a buffer that belongs to
@@ -13,17 +18,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import socket
 import ssl
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from errno import ECONNREFUSED
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ottla import __version__
 from ottla.base.errors import ErrorCode
+from ottla.base.ports import ReadableBuffer
 from ottla.net.backpressure import write_pieces
 from ottla.net.errors import (
     AuthenticationFailed,
@@ -55,8 +62,21 @@ RECEIVE_BYTES = 64 * 1024
 SEND_HIGH_WATER_BYTES = 4 * 1024 * 1024
 SOFTWARE_NAME = "ottla"
 
-Authenticate = Callable[["Connection"], Awaitable[None]]
-"""Function that authenticates a new connection."""
+MAX_HELD_BYTES = SEND_HIGH_WATER_BYTES
+"""Size of the requests that wait for an authentication, above which `can_write` is false."""
+RENEWAL_WINDOW = (0.85, 0.95)
+"""Share of a session's lifetime after which the client authenticates again, chosen at random, so
+that the clients of a broker do not do it all at once."""
+MIN_RENEWAL_INTERVAL_S = 1.0
+"""Brokers refuse to authenticate a client more often than once a second."""
+RENEWAL_TIMEOUT_S = 30.0
+
+Authenticate = Callable[["Connection"], Awaitable[float]]
+"""Function that authenticates a connection, and returns the lifetime of the session in seconds, or
+0 if it is not limited."""
+
+_SASL_APIS = frozenset({Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
+_NEVER = float("inf")
 
 _unpack_size = struct.Struct(">i").unpack_from
 
@@ -73,6 +93,33 @@ class _Waiting(NamedTuple):
     response: asyncio.Future[Any]
     """Gets the message that the codec decodes. `send` gives it the type of the response."""
     deadline: float
+
+
+class _Renewal:
+    """The requests that wait until the client has authenticated again."""
+
+    def __init__(self, is_idle: asyncio.Future[None]) -> None:
+        self.is_idle = is_idle
+        """Done when the requests that were sent before have their responses."""
+        self.task: asyncio.Task[None] | None = None
+        self.waiting: list[_Waiting] = []
+        self.pieces: list[Sequence[ReadableBuffer]] = []
+        self.held_bytes = 0
+
+    def hold(self, pieces: Sequence[ReadableBuffer]) -> None:
+        self.pieces.append(pieces)
+        self.held_bytes += sum(map(len, pieces))
+
+    def set_idle(self) -> None:
+        if not self.is_idle.done():
+            self.is_idle.set_result(None)
+
+    def end(self) -> None:
+        """Stop to authenticate, because the connection is closed."""
+        self.set_idle()
+        self.pieces.clear()
+        if self.task is not None and self.task is not asyncio.current_task(self.task.get_loop()):
+            self.task.cancel()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -96,6 +143,10 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline_at = 0.0
         """Time of the timer: uvloop's handles do not have it for timers that are due at once."""
         self._writable: asyncio.Future[None] | None = None
+        self._authenticate: Authenticate | None = None
+        self._renew_at = _NEVER
+        """Time from which on the client must authenticate again before the next request."""
+        self._renewal: _Renewal | None = None
         self._small = bytearray(RECEIVE_BYTES)
         self._small_view = memoryview(self._small)
         self._filled = 0
@@ -139,7 +190,8 @@ class Connection(asyncio.BufferedProtocol):
                 await loop.create_connection(lambda: connection, host, port, ssl=tls)
                 await connection._negotiate_versions(timeout_s)
                 if authenticate is not None:
-                    await authenticate(connection)
+                    connection._authenticate = authenticate
+                    await connection._start_session(authenticate)
                 connection._max_frame_bytes = MAX_FRAME_BYTES
         except BaseException as error:
             waiting_for = connection._waiting_for()
@@ -257,7 +309,12 @@ class Connection(asyncio.BufferedProtocol):
         correlation_id = self._write(api, version, body)
         response: asyncio.Future[ResponseT] = self._loop.create_future()
         deadline = self._loop.time() + timeout_s
-        self._waiting.append(_Waiting(correlation_id, api, version, response, deadline))
+        waiting = _Waiting(correlation_id, api, version, response, deadline)
+        renewal = self._renewal
+        if renewal is None or api in _SASL_APIS:
+            self._waiting.append(waiting)
+        else:
+            renewal.waiting.append(waiting)
         timer = self._deadline_timer
         if timer is None or self._deadline_at > deadline:
             if timer is not None:
@@ -276,8 +333,14 @@ class Connection(asyncio.BufferedProtocol):
         correlation_id = self._next_id
         self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
         pieces = codec.encode_request(api, version, correlation_id, self._client_id, body)
-        self.last_used = self._loop.time()
-        write_pieces(self._transport, pieces)
+        self.last_used = now = self._loop.time()
+        if now >= self._renew_at:
+            self._renew_session()
+        renewal = self._renewal
+        if renewal is None or api in _SASL_APIS:
+            write_pieces(self._transport, pieces)
+        else:
+            renewal.hold(pieces)
         return correlation_id
 
     async def drain(self) -> None:
@@ -287,14 +350,51 @@ class Connection(asyncio.BufferedProtocol):
 
     def _check_deadline(self) -> None:
         self._deadline_timer = None
-        if not self._waiting:
+        waiting = [*self._waiting, *(self._renewal.waiting if self._renewal is not None else ())]
+        if not waiting:
             return
-        first = min(self._waiting, key=attrgetter("deadline"))
+        first = min(waiting, key=attrgetter("deadline"))
         if first.deadline > self._loop.time():
             self._deadline_at = first.deadline
             self._deadline_timer = self._loop.call_at(first.deadline, self._check_deadline)
             return
         self.close(KafkaTimeout(f"{self.name} did not answer {first.api.name} in time"))
+
+    # ------------------------------------------------------------------------------- the session
+
+    async def _start_session(self, authenticate: Authenticate) -> None:
+        """Authenticate, and plan when to do it again."""
+        started_at = self._loop.time()
+        lifetime_s = await authenticate(self)
+        if lifetime_s > 0:
+            planned_at = started_at + lifetime_s * random.uniform(*RENEWAL_WINDOW)
+            self._renew_at = max(planned_at, self._loop.time() + MIN_RENEWAL_INTERVAL_S)
+
+    def _renew_session(self) -> None:
+        assert self._authenticate is not None
+        self._renew_at = _NEVER
+        self._renewal = _Renewal(self._loop.create_future())
+        self._renewal.task = self._loop.create_task(self._renew(self._renewal, self._authenticate))
+
+    async def _renew(self, renewal: _Renewal, authenticate: Authenticate) -> None:
+        try:
+            if self._waiting:
+                await renewal.is_idle
+            async with asyncio.timeout(RENEWAL_TIMEOUT_S):
+                await self._start_session(authenticate)
+        except TimeoutError:
+            self.close(KafkaTimeout(f"{self.name} did not authenticate the client again in time"))
+        except ClientError as error:
+            self.close(error)
+        except Exception as error:
+            self.close(ConnectionLost(f"could not authenticate with {self.name} again: {error}"))
+            raise
+        if self._closed_by is not None or self._transport is None:
+            return
+        self._renewal = None
+        self._waiting.extend(renewal.waiting)
+        for pieces in renewal.pieces:
+            write_pieces(self._transport, pieces)
 
     # ---------------------------------------------------------------------------------------- state
 
@@ -305,11 +405,13 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def can_write(self) -> bool:
         """Whether the connection is open and its write buffer is not full."""
-        return self._closed_by is None and self._writable is None
+        renewal = self._renewal
+        is_full = renewal is not None and renewal.held_bytes > MAX_HELD_BYTES
+        return self._closed_by is None and self._writable is None and not is_full
 
     @property
     def in_flight(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + (0 if self._renewal is None else len(self._renewal.waiting))
 
     def close(self, error: ClientError | None = None) -> None:
         """Close the connection, and fail all waiting requests.
@@ -325,6 +427,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
         self.resume_writing()
+        renewal, self._renewal = self._renewal, None
+        if renewal is not None:
+            self._waiting.extend(renewal.waiting)
+            renewal.end()
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.response.done():
@@ -421,6 +527,8 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting.popleft()
         if not waiting.response.done():
             waiting.response.set_result(response)
+        if self._renewal is not None and not self._waiting:
+            self._renewal.set_idle()
 
 
 def _open_error(

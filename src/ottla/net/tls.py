@@ -22,6 +22,7 @@ from ottla.base.installation import install_extra
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+    from cryptography.x509 import Name
 
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _PEM_START = b"-----BEGIN "
@@ -128,6 +129,8 @@ class Certificate(NamedTuple):
     """The facts about a certificate that decide whether another one may replace it."""
 
     subject: str
+    attributes: list[list[tuple[str, str]]]
+    """Subject as `ssl.SSLObject.getpeercert` returns it."""
     names: frozenset[str]
     """Subject alternative names."""
     expires_at: float
@@ -157,7 +160,27 @@ def certificate_of(settings: TlsSettings) -> Certificate:
         names = frozenset()
     except ValueError as error:
         raise UserError(f"{what} cannot be used: {_reason(error)}.") from None
-    return Certificate(found.subject.rfc4514_string(), names, found.not_valid_after_utc.timestamp())
+    return Certificate(
+        found.subject.rfc4514_string(),
+        _attributes(found.subject),
+        names,
+        found.not_valid_after_utc.timestamp(),
+    )
+
+
+def _attributes(name: Name) -> list[list[tuple[str, str]]]:
+    return [
+        [(_openssl_name(each.oid.dotted_string), str(each.value)) for each in rdn]
+        for rdn in name.rdns
+    ]
+
+
+def _openssl_name(oid: str) -> str:
+    """Return OpenSSL's name of an attribute, or its number if OpenSSL does not know it."""
+    try:
+        return ssl._ASN1Object(oid).longname
+    except ValueError:
+        return oid
 
 
 def _import_x509() -> ModuleType:

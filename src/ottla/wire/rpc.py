@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     )
     from ottla.wire.messages.elect_leaders import ElectLeadersRequestDict, ElectLeadersResponse
     from ottla.wire.messages.end_txn import EndTxnRequestDict, EndTxnResponse
+    from ottla.wire.messages.envelope import EnvelopeRequestDict, EnvelopeResponse
     from ottla.wire.messages.expire_delegation_token import (
         ExpireDelegationTokenRequestDict,
         ExpireDelegationTokenResponse,
@@ -330,6 +331,10 @@ def elect_leaders(**body: Unpack[ElectLeadersRequestDict]) -> Request[ElectLeade
 
 def end_txn(**body: Unpack[EndTxnRequestDict]) -> Request[EndTxnResponse]:
     return Request(Api.END_TXN, body)
+
+
+def envelope(**body: Unpack[EnvelopeRequestDict]) -> Request[EnvelopeResponse]:
+    return Request(Api.ENVELOPE, body)
 
 
 def expire_delegation_token(

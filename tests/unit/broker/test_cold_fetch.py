@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +19,11 @@ from ottla.base.config.topic import TopicConfig
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers import fetch
+from ottla.broker.log_limit import LogLimiter
 from ottla.broker.partition import Partition
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.replication.throttle import Quota
+from ottla.core.security.peers import PeerRule
 from ottla.metadata.image import ClusterImage
 from ottla.storage.log import Log, LogSlice
 from ottla.storage.segment import WouldBlock
@@ -92,6 +95,8 @@ class Broker:
         self.fetch_sessions: FetchSessionCache[Partition] = FetchSessionCache(0, 1)
         self.partitions_version = object()
         self.throttle = Throttle()
+        self.peer_rule = PeerRule("PLAINTEXT", authenticates=False)
+        self.client_log = LogLimiter(logging.getLogger(), lambda: 0.0)
         self.replication: Any = SimpleNamespace(throttle=self.throttle)
         self._executor = ThreadPoolExecutor(4)
 
@@ -140,7 +145,8 @@ def request(replica_id: int, topics: list[str]) -> Any:
 
 
 async def fetched(broker: Broker, replica_id: int, topics: list[str]) -> Any:
-    context = RequestContext(Api.FETCH, VERSION, 1, "c", "PLAINTEXT", "localhost")
+    connection: Any = SimpleNamespace(is_peer=True, is_tls=False)
+    context = RequestContext(Api.FETCH, VERSION, 1, "c", "PLAINTEXT", "localhost", connection)
     response = fetch.handle(broker, context, request(replica_id, topics))
     assert isinstance(response, Coroutine), "the bytes are not in memory"
     return await response

@@ -165,26 +165,6 @@ def test_a_full_disk_before_the_log_is_cut_changes_nothing() -> None:
     asyncio.run(scenario())
 
 
-def test_what_a_broker_has_passed_on_is_not_passed_on_again() -> None:
-    passed_on = []
-
-    async def forward(*_: object) -> Message:
-        passed_on.append(True)
-        return decoded({"by": "the controller"})
-
-    cluster = SimpleNamespace(is_controller=False, forwarding=SimpleNamespace(forward=forward))
-    broker = SimpleNamespace(cluster=cluster)
-    handle = forwarding(lambda *_: {"by": "this broker"})
-
-    async def ask(client_id: str) -> Any:
-        answer = handle(broker, RequestContext(19, 7, 1, client_id, "PLAINTEXT", "h"), Message())
-        return answer if isinstance(answer, dict) else await answer  # type: ignore[misc]
-
-    assert asyncio.run(ask("app")) == {"by": "the controller"}
-    assert asyncio.run(ask("broker-2")) == {"by": "this broker"}
-    assert len(passed_on) == 1
-
-
 def decoded(fields: dict[str, Any]) -> Message:
     """Return the message that the codec would decode from the encoded fields."""
     message = Message()

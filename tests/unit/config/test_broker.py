@@ -138,6 +138,24 @@ def test_further_wrong_values_are_named_with_the_first() -> None:
             },
             "must not be set together with inter.broker.listener.name",
         ),
+        (
+            {
+                "inter.broker.listener.name": "PLAINTEXT",
+                "security.inter.broker.protocol": "PLAINTEXT",
+            },
+            "must not be set together with inter.broker.listener.name",
+        ),
+        (
+            {
+                "listeners": "A://a:1,B://a:2",
+                "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
+                "inter.broker.listener.name": "A",
+                "advertised.listeners": "B://a:2",
+            },
+            "must contain the listener for brokers, A",
+        ),
+        ({"super.users": "User:admin;alice"}, "list of principals, separated by semicolons"),
+        ({"super.users": "User:"}, "list of principals, separated by semicolons"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(

@@ -204,3 +204,28 @@ def test_secrets_are_not_in_the_representation() -> None:
         truststore_password=PASSWORD,
     )  # fmt: skip
     assert PASSWORD not in repr(settings)
+
+
+def test_a_broker_knows_its_subject_as_others_see_it(home: Path) -> None:
+    """OpenSSL, in the handshake, and cryptography, in the store, name attributes differently."""
+    names = "/C=DE/O=Ottla, Inc./OU=a+OU=b/UID=7/emailAddress=a@b.c/organizationIdentifier=x"
+    key, certificate = home / "odd.key", home / "odd.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-utf8",
+         "-multivalue-rdn", "-subj", f"{names}/CN=b", "-addext", "subjectAltName=DNS:localhost",
+         "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    settings = TlsSettings(
+        keystore_type="PEM",
+        keystore_key=text(str(key)),
+        keystore_certificate_chain=text(str(certificate)),
+        truststore_type="PEM",
+        truststore_location=str(certificate),
+    )
+    side = handshake(server_context(settings), client_context(settings))
+    seen = side.getpeercert()
+    assert seen is not None
+    attributes = certificate_of(settings).attributes
+    assert attributes == [[*each] for each in seen["subject"]]
+    assert len(attributes) == 7

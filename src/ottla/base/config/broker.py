@@ -82,7 +82,7 @@ class BrokerConfig(BrokerAttributes):
         self._overrides = _listener_overrides(texts)
         self._resolve_node_id(parsed.values)
         self._set_attributes()
-        check_together(self)
+        check_together(self, texts)
         self._frozen = True
 
     @classmethod

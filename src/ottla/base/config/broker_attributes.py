@@ -60,6 +60,7 @@ class BrokerAttributes:
     ssl_principal_mapping_rules: str
     ssl_allow_dn_changes: bool
     ssl_allow_san_changes: bool
+    super_users: str
     sasl_settings: dict[str, SaslSettings]
     """SASL settings of the listeners that use it."""
     sasl_enabled_mechanisms: list[str]

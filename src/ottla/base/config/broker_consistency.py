@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from ottla.base.config.broker_attributes import BrokerAttributes
-from ottla.base.config.broker_server_table import DEFAULT_INTER_BROKER_PROTOCOL
 from ottla.base.config.definition import ConfigError
+from ottla.base.config.sasl_settings import HIDDEN
 from ottla.base.config.tls_settings import listener_prefix
 
 _RANGES = [
@@ -21,16 +23,20 @@ _RANGES = [
 """Prefix and property for which prefix.min.property ≤ prefix.property ≤ prefix.max.property."""
 
 
-def check_together(config: BrokerAttributes) -> None:
+def check_together(config: BrokerAttributes, explicit: Container[str]) -> None:
     """Check that the values of a broker's properties do not contradict each other.
+
+    Args:
+        config: The values.
+        explicit: Names of the properties that were set.
 
     Raises:
         ConfigError: The first contradiction.
     """
     _check_retention(config)
     _check_limits(config)
-    _check_listener_names(config)
-    _check_inter_broker_sasl(config)
+    _check_listener_names(config, explicit)
+    _check_broker_login(config)
     for prefix, name in _RANGES:
         minimum = _number(config, f"{prefix}.min.{name}")
         maximum = _number(config, f"{prefix}.max.{name}")
@@ -65,14 +71,21 @@ def _check_limits(config: BrokerAttributes) -> None:
         raise ConfigError("replica.fetch.wait.max.ms", config.replica_fetch_wait_max_ms, allowed)
 
 
-def _check_listener_names(config: BrokerAttributes) -> None:
+def _check_listener_names(config: BrokerAttributes, explicit: Container[str]) -> None:
     name = config.inter_broker_listener_name
     names = [listener.name for listener in config.listeners]
     if name is not None and name.upper() not in names:
         allowed = f"must be the name of a listener ({', '.join(names)})"
         raise ConfigError("inter.broker.listener.name", name, allowed)
+    advertised = [listener.name for listener in config.advertised_listeners]
+    if config.inter_broker_listener not in advertised:
+        allowed = (
+            f"must contain the listener for brokers, {config.inter_broker_listener}: the others "
+            "connect to it"
+        )
+        raise ConfigError("advertised.listeners", ",".join(advertised), allowed)
     protocol = config.security_inter_broker_protocol
-    if protocol == DEFAULT_INTER_BROKER_PROTOCOL:
+    if "security.inter.broker.protocol" not in explicit:
         return
     if name is not None:
         allowed = "must not be set together with inter.broker.listener.name"
@@ -82,8 +95,8 @@ def _check_listener_names(config: BrokerAttributes) -> None:
         raise ConfigError("security.inter.broker.protocol", protocol, allowed)
 
 
-def _check_inter_broker_sasl(config: BrokerAttributes) -> None:
-    """Check that the brokers of a cluster can authenticate to each other."""
+def _check_broker_login(config: BrokerAttributes) -> None:
+    """Check that the brokers of a cluster have credentials for each other."""
     listener = config.inter_broker_listener
     settings = config.sasl_settings.get(listener)
     if settings is None or not config.zookeeper_connect:
@@ -91,15 +104,17 @@ def _check_inter_broker_sasl(config: BrokerAttributes) -> None:
     mechanism = settings.inter_broker_mechanism
     if mechanism not in settings.names:
         allowed = (
-            f"must be a mechanism of the listener {listener}, which brokers use to connect to each "
-            f"other ({', '.join(settings.names)})"
+            f"must be one of the mechanisms that the listener for brokers, {listener}, accepts "
+            f"({', '.join(settings.names)})"
         )
         raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, allowed)
-    login = settings.inter_broker_login()
-    if login is None or login.username is None or login.password is None:
+    module = settings.inter_broker_login()
+    if module is None or not module.username or not module.password:
+        allowed = (
+            'must have username="…" and password="…", with which the brokers log in to each other'
+        )
         name = f"{listener_prefix(listener)}{mechanism.lower()}.sasl.jaas.config"
-        allowed = "must have username and password, with which this broker connects to others"
-        raise ConfigError(name, "''" if login is None else "[hidden]", allowed)
+        raise ConfigError(name, HIDDEN, allowed)
 
 
 def _number(config: BrokerAttributes, name: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from ottla.base.config.broker_authorization_table import AUTHORIZATION_KEYS
 from ottla.base.config.broker_cleaner_table import CLEANER_KEYS, FLUSH_KEYS
 from ottla.base.config.broker_delegation_token_table import DELEGATION_TOKEN_KEYS
 from ottla.base.config.broker_group_table import GROUP_KEYS
@@ -30,6 +31,7 @@ BROKER = ConfigTable(
     [
         *SERVER_KEYS,
         *SSL_KEYS,
+        *AUTHORIZATION_KEYS,
         *SASL_KEYS,
         *OAUTHBEARER_KEYS,
         *DELEGATION_TOKEN_KEYS,

@@ -30,7 +30,7 @@ _MODULES = {
     **dict.fromkeys(SCRAM_MECHANISMS, SCRAM_MODULE),
     OAUTHBEARER: OAUTHBEARER_MODULE,
 }
-_HIDDEN = "[hidden]"
+HIDDEN = "[hidden]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +162,8 @@ def _jaas(listener: str, mechanism: str, overrides: Mapping[str, Value]) -> Logi
     try:
         module = parse_jaas(text)
     except JaasError as error:
-        raise ConfigError(name, _HIDDEN, str(error)) from None
+        raise ConfigError(name, HIDDEN, str(error)) from None
     expected = _MODULES[mechanism]
     if module.name != expected:
-        raise ConfigError(name, _HIDDEN, f"must use the login module {expected}")
+        raise ConfigError(name, HIDDEN, f"must use the login module {expected}")
     return module

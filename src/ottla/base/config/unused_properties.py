@@ -79,7 +79,6 @@ NO_EFFECT = {
     "delegation.token.master.key": "Kafka 4 removed it; set delegation.token.secret.key",
     "listener.name.": "of the properties of a listener, only those for TLS and SASL are in this "
     "release",
-    "super.users": "authorization is not in this release",
     "allow.everyone.if.no.acl.found": "authorization is not in this release",
     "config.providers": "config providers are Java code, which this broker cannot load",
     "remote.": _REMOTE,

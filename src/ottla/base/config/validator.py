@@ -179,6 +179,24 @@ class HostLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Principals:
+    """A text of principals separated by semicolons, such as `User:admin;User:CN=b,O=x`."""
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, str)
+        return all(
+            type_ and name
+            for each in value.split(";")
+            if each.strip()
+            for type_, _, name in [each.strip().partition(":")]
+        )
+
+    @property
+    def allowed(self) -> str:
+        return "must be a list of principals, separated by semicolons, such as User:admin;User:b"
+
+
+@dataclass(frozen=True, slots=True)
 class KnownClass:
     """Names of Java classes that Ottla replaces; any other class could not be loaded."""
 

@@ -1,8 +1,9 @@
 """AddPartitionsToTxn (key 24), versions 0–5: partitions that a transaction is about to write to.
 
 - Clients send versions 0–3, for one transaction. From version 4 on brokers ask each other, for
-  several transactions at once. `verify_only` checks whether the partitions are part of the
-  transaction, and changes nothing: TRANSACTION_ABORTABLE if not.
+  several transactions at once; a client that is not a broker gets CLUSTER_AUTHORIZATION_FAILED.
+  `verify_only` checks whether the partitions are part of the transaction, and changes nothing:
+  TRANSACTION_ABORTABLE if not.
 - A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION. A partition of an internal topic is
   TOPIC_AUTHORIZATION_FAILED for clients. In both cases none is added, and the other partitions are
   OPERATION_NOT_ATTEMPTED.
@@ -20,7 +21,8 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import ConvertedToken, DelayedResponses
-from ottla.broker.ports import Metadata, TransactionSubmitter
+from ottla.broker.peers import report_stranger
+from ottla.broker.ports import Metadata, PeerRecognition, TransactionSubmitter
 from ottla.core.coordinator import ProducerIdAndEpoch, Token
 from ottla.core.txn.events import AddPartitionsRequested, PartitionCodes, VerifyRequested
 
@@ -41,7 +43,7 @@ class Coordinator(TransactionSubmitter, Protocol):
     def add_partitions(self, event: AddPartitionsRequested) -> None: ...
 
 
-class Ports(Metadata, Protocol):
+class Ports(Metadata, PeerRecognition, Protocol):
     """The parts of a broker that AddPartitionsToTxn uses."""
 
     @property
@@ -53,6 +55,9 @@ def handle(
 ) -> Response[AddPartitionsToTxnResponseDict]:
     version = context.api_version
     if version >= _FIRST_BATCHED:
+        if not context.is_peer:
+            report_stranger(broker, context, "to add partitions to transactions")
+            return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
         delayed = DelayedResponses(_all_results)
         for transaction in request.transactions:
             producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)

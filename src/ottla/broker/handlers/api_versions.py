@@ -4,6 +4,7 @@ Behaviours
 - The ranges are exactly what the router serves, with one exception that Kafka 4 makes, too: Produce
   is advertised from 0 although versions 0 to 2 are refused, because older librdkafka versions
   choose their compression by that minimum (KAFKA-18659).
+- Envelope is advertised to brokers only: on the inter-broker listener of a broker in a cluster.
 - KIP-511: an unknown version of this request gets a version 0 response with UNSUPPORTED_VERSION and
   the range of this API, so that a newer client can fall back; the router uses `unsupported` for
   that. From version 3 the client's software name and version are checked; invalid ones are
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import RequestContext
 from ottla.broker.features import Features
+from ottla.core.security.peers import PeerRule
 from ottla.wire.api import Api
 
 if TYPE_CHECKING:
@@ -33,12 +35,20 @@ if TYPE_CHECKING:
     )
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
+BETWEEN_BROKERS = frozenset({Api.ENVELOPE})
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_ZERO = 4
 
 
 class Ports(Protocol):
     """The parts of a broker that ApiVersions uses."""
+
+    @property
+    def peer_rule(self) -> PeerRule: ...
+
+    @property
+    def cluster(self) -> object | None:
+        """None on a standalone broker."""
 
     def features(self) -> Features: ...
 
@@ -50,6 +60,9 @@ class ApiVersions:
         self._api_keys: list[ApiVersionDict] = [
             {"api_key": api_key, "min_version": low, "max_version": high}
             for api_key, low, high in supported_versions
+        ]
+        self._for_clients = [
+            entry for entry in self._api_keys if entry["api_key"] not in BETWEEN_BROKERS
         ]
         own = [entry for entry in self._api_keys if entry["api_key"] == Api.API_VERSIONS]
         self.unsupported: ApiVersionsResponseDict = {
@@ -66,10 +79,13 @@ class ApiVersions:
         ):
             return {"error_code": ErrorCode.INVALID_REQUEST}
         features = broker.features()
+        is_between_brokers = (
+            broker.cluster is not None and context.listener == broker.peer_rule.listener
+        )
         lowest = 0 if context.api_version >= _FIRST_WITH_LEVEL_ZERO else 1
         return {
             "error_code": ErrorCode.NONE,
-            "api_keys": self._api_keys,
+            "api_keys": self._api_keys if is_between_brokers else self._for_clients,
             "supported_features": [
                 {"name": name, "min_version": low, "max_version": high}
                 for name, (low, high) in features.supported.items()

@@ -10,7 +10,8 @@
 - Before v10 a topic whose `compression.type` is zstd cannot be read (KIP-110). Clients before v6 do
   not know KAFKA_STORAGE_ERROR and get NOT_LEADER_OR_FOLLOWER, which they retry, too.
 - A follower's fetch (with replica ID and broker epoch) reads to the log end offset and reports the
-  follower's progress; it waits for appends, not for the high watermark.
+  follower's progress; it waits for appends, not for the high watermark. From a connection that is
+  not a broker's, it is refused with TOPIC_AUTHORIZATION_FAILED on each partition.
 - A consumer in the rack of a follower is directed there (KIP-392, v11+), and may read there.
 - In a session, partitions without changes cost next to nothing.
 - All decisions are made on the event loop; `fetch_ranges` then only reads. Bytes that are not in
@@ -32,12 +33,14 @@ from ottla.base.types import ZERO_UUID
 from ottla.broker.context import RequestContext, Response
 from ottla.broker.fetch_ranges import Found, LogRange, read_ranges
 from ottla.broker.partition import DelayedFetch, Partition
+from ottla.broker.peers import report_stranger
 from ottla.broker.ports import (
     Configuration,
     HostedPartitions,
     Metadata,
     NodeId,
     PartitionLookup,
+    PeerRecognition,
     Tasks,
     Threads,
     TimeSource,
@@ -73,6 +76,7 @@ class Ports(
     Metadata,
     NodeId,
     PartitionLookup,
+    PeerRecognition,
     Tasks,
     Threads,
     TimeSource,
@@ -99,6 +103,10 @@ def handle(
     broker: Ports, context: RequestContext, request: FetchRequest
 ) -> Response[FetchResponseDict]:
     by_id = context.api_version >= _FIRST_BY_ID
+    replica = _replica(request)
+    if replica is not None and not context.is_peer:
+        report_stranger(broker, context, f"to fetch as replica {replica.id}")
+        return _refused(request, by_id)
     try:
         session, wanted, incremental = broker.fetch_sessions.resolve(
             request.session_id,
@@ -110,7 +118,30 @@ def handle(
         )
     except KafkaError as error:
         return {"error_code": error.code}
-    return Fetch(broker, context, request, session, wanted, incremental).start()
+    return Fetch(broker, context, request, replica, session, wanted, incremental).start()
+
+
+def _refused(request: FetchRequest, by_id: bool) -> FetchResponseDict:
+    """Return the response to a client that poses as a follower."""
+    if not request.topics:  # the partitions of its session
+        return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    return {
+        "responses": [
+            {
+                **({"topic_id": topic.topic_id} if by_id else {"topic": topic.topic}),
+                "partitions": [
+                    {
+                        "partition_index": partition.partition,
+                        "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                        "high_watermark": -1,
+                        "records": b"",
+                    }
+                    for partition in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
 
 
 def _wanted(request: FetchRequest, by_id: bool) -> Iterator[FetchedPartition]:
@@ -186,6 +217,7 @@ class Fetch:
         broker: Ports,
         context: RequestContext,
         request: FetchRequest,
+        replica: FetchingReplica | None,
         session: FetchSession[Partition] | None,
         wanted: list[FetchedPartition],
         incremental: bool,
@@ -201,7 +233,7 @@ class Fetch:
         self._max_wait_ms = request.max_wait_ms
         self._committed_only = request.isolation_level == READ_COMMITTED
         self._rack_id = request.rack_id
-        self._replica = _replica(request)
+        self._replica = replica
         # A follower reads uncommitted records, which a truncation may remove from the file.
         self._can_send_files = self._replica is None and not context.is_tls
         self._bytes = 0

@@ -11,7 +11,8 @@
   UNSUPPORTED_VERSION. A partition that is requested twice is returned once, with INVALID_REQUEST.
 - Offsets that a consumer could not read yet are not returned.
 - Look-ups by timestamp may wait for the disk, so they run in a thread.
-- A follower that requests the end gets the log end offset.
+- A follower that requests the end gets the log end offset. A client that is not a broker gets the
+  high watermark, even if it names a replica.
 - A leader without a lease responds when its followers have proved that it still leads.
 - A new leader does not know its predecessor's high watermark. Until its own has reached the end
   offset that its log had when it was elected, everything but the log start offset is
@@ -59,6 +60,7 @@ async def handle(
 ) -> ListOffsetsResponseDict:
     committed_only = request.isolation_level == READ_COMMITTED
     version = context.api_version
+    is_replica = request.replica_id >= 0 and context.is_peer
     counts = Counter(
         (topic.name, requested.partition_index)
         for topic in request.topics
@@ -75,7 +77,7 @@ async def handle(
                 partitions[index] = _error(index, ErrorCode.UNSUPPORTED_VERSION)
             else:
                 partitions[index] = await _list_offset(
-                    broker, topic.name, requested, committed_only, request.replica_id >= 0, version
+                    broker, topic.name, requested, committed_only, is_replica, version
                 )
         topics.append({"name": topic.name, "partitions": list(partitions.values())})
     return {"topics": topics}

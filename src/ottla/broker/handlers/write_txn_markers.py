@@ -1,6 +1,7 @@
 """WriteTxnMarkers (key 27), versions 1–2: the end of transactions in partitions led by this broker.
 
-Coordinators send it, and so does `kafka-transactions abort` for a hanging transaction. Each
+Coordinators send it, and so does `kafka-transactions abort` for a hanging transaction. Brokers and
+super users may; any other client gets CLUSTER_AUTHORIZATION_FAILED for each partition. Each
 partition has its own result: INVALID_PRODUCER_EPOCH if the partition has seen a newer producer
 epoch, TRANSACTION_COORDINATOR_FENCED if it has seen a newer coordinator epoch. Version 2 has the
 transaction version: from 2 on, a marker's epoch must be above that of the transaction it ends.
@@ -11,12 +12,14 @@ the coordinator retries."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
+from ottla.broker.peers import report_stranger
+from ottla.broker.ports import PeerRecognition
 from ottla.broker.transaction_markers import LocalMarkers, Marker, MarkerPorts
 from ottla.core.coordinator import ProducerIdAndEpoch
 
@@ -36,10 +39,19 @@ _NOT_YET = frozenset({
 })  # fmt: skip
 
 
+class Ports(MarkerPorts, PeerRecognition, Protocol):
+    """The parts of a broker that WriteTxnMarkers uses."""
+
+
 def handle(
-    broker: MarkerPorts, context: RequestContext, request: WriteTxnMarkersRequest
+    broker: Ports, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Response[WriteTxnMarkersResponseDict]:
     results = [_Result(requested) for requested in request.markers]
+    if not (context.is_peer or broker.peer_rule.is_super_user(context.principal)):
+        report_stranger(broker, context, "to write transaction markers")
+        for result in results:
+            result.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _response(results)
     delayed = DelayedResponse(lambda code: _response(()))
     missing = sum(len(result.missing) for result in results)
 
@@ -92,6 +104,9 @@ class _Result:
     def record(self, key: TopicPartition, error: KafkaError | None) -> None:
         code = ErrorCode.NONE if error is None else error.code
         self._codes[key] = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_YET else code
+
+    def refuse(self, code: ErrorCode) -> None:
+        self._codes = dict.fromkeys(self.missing, code)
 
     def body(self) -> WritableTxnMarkerResultDict:
         topics: dict[str, list[WritableTxnMarkerPartitionResultDict]] = {}

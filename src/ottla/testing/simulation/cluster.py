@@ -60,7 +60,10 @@ class SimulatedCluster:
         self.machines = {number: Machine(self, number) for number in range(1, brokers + 1)}
 
     def use(self, overrides: Mapping[str, str]) -> None:
-        """Override properties of brokers that are started from now on."""
+        """Override properties of brokers that are started from now on.
+
+        `{node.id}` in a value stands for the ID of each broker.
+        """
         self._overrides |= overrides
 
     def process(self, name: str) -> Process:
@@ -75,13 +78,14 @@ class SimulatedCluster:
         self.scheduler.run_until(lambda: all(each.is_ready for each in self.machines.values()))
 
     def properties(self, number: int) -> dict[str, str]:
-        return {
+        properties = {
             "node.id": str(number),
             "listeners": f"PLAINTEXT://broker-{number}:{BROKER_PORT}",
             "log.dirs": DATA,
             "zookeeper.connect": f"{ZOOKEEPER}:{PORT}/ottla",
             **self._overrides,
         }
+        return {name: text.replace("{node.id}", str(number)) for name, text in properties.items()}
 
     @property
     def bootstrap(self) -> str:

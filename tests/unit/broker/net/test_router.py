@@ -24,6 +24,7 @@ from ottla.broker.context import Body, RequestContext
 from ottla.broker.features import Features
 from ottla.broker.handlers.api_versions import ApiVersions
 from ottla.broker.router import HANDLERS, RequestRejected, Router, decode, encode
+from ottla.core.security.peers import PeerRule
 from ottla.wire import codec, schema
 from ottla.wire.api import Api
 
@@ -32,6 +33,9 @@ CONNECTION = SimpleNamespace(listener="PLAINTEXT", peer="192.0.2.7")
 
 
 class BrokerWithoutFeatures:
+    peer_rule = PeerRule("PLAINTEXT", authenticates=False)
+    cluster: object | None = None
+
     def features(self) -> Features:
         return Features({}, {}, -1)
 
@@ -108,8 +112,25 @@ def test_api_versions_lists_what_is_served(version: int) -> None:
     response = answer(router, frame, version)
     assert response.error_code == ErrorCode.NONE
     reported = [(each.api_key, each.min_version, each.max_version) for each in response.api_keys]
-    assert reported == router.supported_versions()
+    served = router.supported_versions()
+    assert reported == [each for each in served if each[0] != Api.ENVELOPE]
     assert {key for key, _, _ in reported} == {*HANDLERS, API_VERSIONS}
+
+
+@pytest.mark.parametrize(
+    ("listener", "cluster", "is_listed"),
+    [("PLAINTEXT", object(), True), ("PLAINTEXT", None, False), ("EXTERNAL", object(), False)],
+)
+def test_envelope_is_advertised_on_the_listener_for_brokers_of_a_cluster_only(
+    listener: str, cluster: object | None, is_listed: bool
+) -> None:
+    broker = BrokerWithoutFeatures()
+    broker.cluster = cluster
+    router = Router()
+    view = memoryview(frame_of(API_VERSIONS, 1, software(), 3))[4:]
+    route, context, position = router.open(view, SimpleNamespace(listener=listener, peer="p"))
+    body: Any = route.handle(broker, context, decode(context, view, position))
+    assert (Api.ENVELOPE in [each["api_key"] for each in body["api_keys"]]) == is_listed
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0_with_its_range() -> None:
@@ -153,7 +174,7 @@ def test_bad_software_names_are_an_invalid_request(name: str) -> None:
         assert response.api_keys == []
 
 
-class BrokerWithFeatures:
+class BrokerWithFeatures(BrokerWithoutFeatures):
     def features(self) -> Features:
         return Features({"metadata.version": (7, 25), "share.version": (0, 1)}, {"a": 2}, 42)
 
