@@ -62,16 +62,27 @@ def _mechanism(config: CommonConfig) -> sasl.SaslMechanism:
     username, password = credentials(config)
     if config.sasl_mechanism == sasl.PLAIN:
         return sasl.Plain(username, password)
-    return sasl.Scram(config.sasl_mechanism, username, password)
+    return sasl.Scram(
+        config.sasl_mechanism, username, password, is_token=_uses_delegation_token(config)
+    )
+
+
+def _uses_delegation_token(config: CommonConfig) -> bool:
+    """Return whether `sasl.jaas.config` has the option `tokenauth="true"`."""
+    return _jaas_options(config).get("tokenauth", "").lower() == "true"
+
+
+def _jaas_options(config: CommonConfig) -> dict[str, str]:
+    return {
+        match[1]: re.sub(r"\\(.)", r"\1", match[2] or match[3] or match[4] or "")
+        for match in _JAAS_OPTION.finditer(config.sasl_jaas_config or "")
+    }
 
 
 def credentials(config: CommonConfig) -> tuple[str, str]:
     username, password = config.sasl_username, config.sasl_password
     if config.sasl_jaas_config:
-        options = {
-            match[1]: re.sub(r"\\(.)", r"\1", match[2] or match[3] or match[4] or "")
-            for match in _JAAS_OPTION.finditer(config.sasl_jaas_config)
-        }
+        options = _jaas_options(config)
         username = username or options.get("username", "")
         password = password or options.get("password", "")
     if not username:

@@ -64,6 +64,19 @@ def check_may_use_tokens(principal: Principal) -> None:
         )
 
 
+def check_has_no_token(principal: Principal) -> None:
+    """Check that a client did not log in with a delegation token.
+
+    Raises:
+        KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+    """
+    if principal.is_token_authenticated:
+        raise KafkaError(
+            ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+            "Clients that log in with a delegation token may not manage users.",
+        )
+
+
 def decide_create(
     request: TokenRequest,
     limits: TokenLimits,

@@ -172,11 +172,11 @@ class ScramExchange:
         self._nonce = match["nonce"] + self._nonce
         if is_token:
             # Deriving the credential of a token takes milliseconds, so it happens in a thread.
-            return self._challenge_later(self._server.token_credential(user))
+            return self._challenge_later(user)
         return self._challenge(self._server.user_credential(user))
 
-    async def _challenge_later(self, finding: Awaitable[TokenCredential | None]) -> Step:
-        return self._challenge(await finding)
+    async def _challenge_later(self, token_id: str) -> Step:
+        return self._challenge(await self._server.token_credential(token_id))
 
     def _challenge(self, found: TokenCredential | None) -> Step:
         self._found = found
