@@ -7,10 +7,10 @@ _PUBLIC = {
     "ottla.client.admin": (
         "AbortTransaction", "Admin", "AlterOp", "ApiVersions", "AsyncAdmin", "BrokerNode",
         "ClusterDescription", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource",
-        "ConfigSynonym", "CreatedTopic", "ElectionType", "Features", "FinalizedFeature",
-        "GroupDescription", "GroupLag", "GroupListing", "IsolationLevel", "ListedOffset",
+        "ConfigSynonym", "CreatedTopic", "DelegationToken", "ElectionType", "Features",
+        "FinalizedFeature", "GroupDescription", "GroupLag", "GroupListing", "IsolationLevel", "ListedOffset",
         "Listing", "LogDirDescription", "MemberDescription", "NewTopic", "OffsetSpec",
-        "PartitionDescription", "PartitionLag", "ProducerState", "QuotaEntity", "Reassignment",
+        "PartitionDescription", "PartitionLag", "Principal", "ProducerState", "QuotaEntity", "Reassignment",
         "ReplicaInfo", "ResourceType", "Results", "ScramCredentialInfo", "ScramMechanism",
         "TopicDescription", "TopicListing", "TransactionDescription", "TransactionListing",
         "UserScramCredentialDeletion", "UserScramCredentialUpsertion",

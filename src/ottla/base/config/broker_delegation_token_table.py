@@ -20,7 +20,7 @@ DELEGATION_TOKEN_KEYS = [
         "delegation.token.max.lifetime.ms",
         LONG,
         7 * DAY_MS,
-        "Time after which a delegation token cannot be renewed any more, in milliseconds.",
+        "Time after which a delegation token can no longer be renewed, in milliseconds.",
         AtLeast(1),
         MEDIUM,
     ),

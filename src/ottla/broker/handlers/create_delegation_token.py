@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     )
 
 OWNER_VERSION = 3
-NO_TIME = -1
+NO_TIME = 0
+"""Time in responses with an error. Kafka sends -1, which some clients cannot read as a date."""
 
 
 class TokenPorts(PeerRecognition, Protocol):

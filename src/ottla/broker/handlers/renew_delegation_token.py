@@ -35,5 +35,5 @@ async def handle(
             bytes(request.hmac), context.principal, request.renew_period_ms
         )
     except KafkaError as error:
-        return {"error_code": error.code, "expiry_timestamp_ms": -1}
+        return {"error_code": error.code, "expiry_timestamp_ms": 0}
     return {"error_code": ErrorCode.NONE, "expiry_timestamp_ms": expires_ms}
