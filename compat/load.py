@@ -14,6 +14,9 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -21,6 +24,7 @@ TIMEOUT_S = 30.0
 GROUP, COMMITTED_OFFSET = "a-group", 5
 MEMBERS_GROUP = "a-group-with-members"
 CONSUMER_GROUP = "a-consumer-group"
+USER, USER_ITERATIONS = "a user/ü", 8192
 FIRST_TIMESTAMP = 1_700_000_000_000
 COMPACTED_KEYS = 20
 COMPACTED_RECORDS = 3_000
@@ -73,6 +77,7 @@ class Load:
     def fill(self) -> None:
         self._create(TOPICS)
         self._set_configs()
+        self._add_user()
         for codec in CODECS:
             self._produce_with(codec)
         self._fill_segments("segments", 4_000)
@@ -118,6 +123,12 @@ class Load:
             producer.produce("transactions", self._bytes(50), f"open-{index}", partition=0)
         assert producer.flush(TIMEOUT_S) == 0
         self._abandoned = producer  # kept alive: closing it would abort the transaction
+
+    def _add_user(self) -> None:
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, USER_ITERATIONS)
+        new = UserScramCredentialUpsertion(USER, info, b"secret")
+        for future in self._admin.alter_user_scram_credentials([new]).values():
+            future.result(TIMEOUT_S)
 
     # ------------------------------------------------------------------------------- topics
 

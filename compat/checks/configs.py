@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+from confluent_kafka.admin import AdminClient
+
 from compat.checks.tools import Tools
+from compat.java import TIMEOUT_S
 
 
 def _topic(name: str) -> tuple[str, ...]:
@@ -98,10 +101,28 @@ def alters_a_broker(tools: Tools) -> None:
     tools.fail(*alter, *broker, "--add-config", "broker.id=99", saying="InvalidRequestException")
 
 
+def alters_a_user(tools: Tools) -> None:
+    """kafka-configs sets and deletes passwords of users."""
+    user = "compat user"
+    alter = ("kafka-configs", "--alter", "--entity-type", "users", "--entity-name", user)
+    tools.succeed(*alter, "--add-config", "SCRAM-SHA-512=[iterations=8192,password=secret]")
+    admin = AdminClient({"bootstrap.servers": tools.bootstrap})
+
+    def credentials() -> list[tuple[str, int]]:
+        found = admin.describe_user_scram_credentials([user])[user].result(TIMEOUT_S)
+        return [(each.mechanism.name, each.iterations) for each in found.scram_credential_infos]
+
+    # The tool describes quotas together with users, so it needs brokers that have both.
+    assert credentials() == [("SCRAM_SHA_512", 8192)]
+    tools.succeed(*alter, "--delete-config", "SCRAM-SHA-512")
+    tools.fail(*alter, "--delete-config", "SCRAM-SHA-512", saying="ResourceNotFoundException")
+
+
 CHECKS = [
     describes_a_topic,
     alters_a_topic,
     refuses_wrong_values,
     a_change_takes_effect,
     alters_a_broker,
+    alters_a_user,
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec, ScramMechanism
 
 from compat.apache_kafka import ApacheKafka
 from compat.checks.files import COMPACTED
@@ -17,7 +17,7 @@ from compat.checks.tools import JOIN_GROUP, offered_apis
 from compat.contents import TopicContents, broker_configs, differences, read_contents, read_records
 from compat.dump_log import EVERYTHING, dump, files_in
 from compat.java import Java
-from compat.load import COMMITTED_OFFSET, GROUP, Load
+from compat.load import COMMITTED_OFFSET, GROUP, USER, USER_ITERATIONS, Load
 from compat.report import Skipped
 from ottla.testing.broker import HOST, BrokerProcess
 
@@ -128,6 +128,14 @@ def identity_is_kept(taken: AdoptedDirectory) -> None:
     assert list(cluster.brokers) == [NODE_ID], cluster.brokers
     configs = broker_configs(taken.bootstrap, NODE_ID)
     assert configs["log.retention.ms"] == "987654321", configs
+
+
+def users_are_kept(taken: AdoptedDirectory) -> None:
+    """The users of Kafka exist with their SCRAM credentials."""
+    admin = AdminClient({"bootstrap.servers": taken.bootstrap})
+    found = admin.describe_user_scram_credentials([USER])[USER].result(TIMEOUT_S)
+    (info,) = found.scram_credential_infos
+    assert (info.mechanism, info.iterations) == (ScramMechanism.SCRAM_SHA_512, USER_ITERATIONS)
 
 
 def group_offsets_are_kept(taken: AdoptedDirectory) -> None:
@@ -247,6 +255,7 @@ CHECKS = [
     aborted_records_are_hidden,
     a_transaction_left_open_can_be_ended,
     identity_is_kept,
+    users_are_kept,
     group_offsets_are_kept,
     writing_goes_on,
     bytes_are_kept,

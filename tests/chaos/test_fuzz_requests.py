@@ -87,6 +87,9 @@ class Transport:
     def resume_reading(self) -> None:
         self.is_reading = True
 
+    def is_closing(self) -> bool:
+        return self.is_closed
+
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True

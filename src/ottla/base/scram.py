@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 from dataclasses import dataclass, field
 from enum import Enum
 
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
 """Kafka's limits for the iterations of a new credential."""
+SALT_BYTES = 24
 
 
 class ScramMechanism(Enum):
@@ -61,3 +63,23 @@ def derive_credential(
 def salt_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
     """Return the salted password. This takes milliseconds, so never call it on the event loop."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+
+
+def new_credential(
+    mechanism: ScramMechanism,
+    password: str,
+    *,
+    iterations: int = MIN_ITERATIONS,
+    salt: bytes | None = None,
+) -> ScramCredential:
+    """Return a credential for a password. This takes milliseconds.
+
+    Args:
+        mechanism: The mechanism.
+        password: The password.
+        iterations: Number of iterations; more make a stolen credential harder to crack.
+        salt: The salt; None generates a random one.
+    """
+    salt = salt or secrets.token_bytes(SALT_BYTES)
+    salted = salt_password(mechanism, password, salt, iterations)
+    return derive_credential(mechanism, salted, salt, iterations)

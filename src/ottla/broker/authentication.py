@@ -90,7 +90,7 @@ class StrangerMemory:
         return True
 
     def take(self, owner: FrameReader, size_bytes: int) -> bool:
-        if self.used_bytes + size_bytes > STRANGERS_BYTES:
+        if self.used_bytes and self.used_bytes + size_bytes > STRANGERS_BYTES:
             raise FrameRefused("too many clients that are not authenticated send large requests")
         if not self._memory.take(owner, size_bytes):
             return False
@@ -218,11 +218,15 @@ class Authentication:
         self._offer = offer
         self._broker = broker
         self._dialogue = Dialogue(offer.mechanisms)
-        self.deadline = broker.clock.monotonic() + AUTHENTICATION_TIMEOUT_S
+        self.deadline = float("inf")
         """Time when the connection is closed, unless the client is authenticated before."""
         connection.reader.use_memory(offer.memory)
 
     # ------------------------------------------------------------------------ from the connection
+
+    def begin(self) -> None:
+        """Start the time limit, because the connection is now read."""
+        self.deadline = self._broker.clock.monotonic() + AUTHENTICATION_TIMEOUT_S
 
     def admits(self, frame: memoryview, ready: list[Piece]) -> bool:
         """Return whether a frame is a request to be served.

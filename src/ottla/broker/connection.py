@@ -134,6 +134,9 @@ class Authentication(ClientAuthentication, Protocol):
     def deadline(self) -> float:
         """Monotonic time when the connection is closed; infinite for an authenticated client."""
 
+    def begin(self) -> None:
+        """Start the time limit for the authentication."""
+
     def admits(self, frame: memoryview, ready: list[Piece]) -> bool:
         """Return whether a frame is a request to be served; if not, it has been handled.
 
@@ -254,10 +257,14 @@ class Connection(asyncio.BufferedProtocol):
         self._use_transport(stream)
         if self.server.must_wait(self):
             self._pause(ARRIVING)
+        elif self.authentication is not None:
+            self.authentication.begin()
 
     def _secured(self, stream: asyncio.Transport, handshake: Handshake) -> None:
         self._use_transport(stream)
-        if self.authentication is None:  # with SASL, the certificate does not name the client
+        if self.authentication is not None:  # the certificate does not name the client
+            self.authentication.begin()
+        else:
             try:
                 self.principal = handshake.principal(stream)
             except HandshakeFailed as error:
@@ -365,6 +372,8 @@ class Connection(asyncio.BufferedProtocol):
     def admitted(self) -> None:
         if self.handshake is not None:
             self.handshake.start()
+        if self.authentication is not None:
+            self.authentication.begin()
         self._resume(ARRIVING)
 
     @property

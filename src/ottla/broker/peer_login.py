@@ -27,21 +27,26 @@ class Login(NamedTuple):
     """None if only the other broker knows it; `super.users` must contain it then."""
 
 
-def _plain(name: str, module: LoginModule) -> Login:
-    user = module.username or ""
-    return Login(sasl.Plain(user, module.password or ""), Principal(USER, user))
+def _plain(name: str, module: LoginModule) -> Login | None:
+    user, password = module.username, module.password
+    if not user or not password:
+        return None
+    return Login(sasl.Plain(user, password), Principal(USER, user))
 
 
-def _scram(name: str, module: LoginModule) -> Login:
-    user = module.username or ""
-    return Login(sasl.Scram(name, user, module.password or ""), Principal(USER, user))
+def _scram(name: str, module: LoginModule) -> Login | None:
+    user, password = module.username, module.password
+    if not user or not password:
+        return None
+    return Login(sasl.Scram(name, user, password), Principal(USER, user))
 
 
-LOGINS: Mapping[str, Callable[[str, LoginModule], Login]] = {
+LOGINS: Mapping[str, Callable[[str, LoginModule], Login | None]] = {
     PLAIN: _plain,
     **dict.fromkeys(SCRAM_MECHANISMS, _scram),
 }
-"""Mechanism -> function that returns the login of a login module."""
+"""Mechanism -> function that returns the login of a login module, or None if it has no user. The
+configuration has checked that the brokers of a cluster have one."""
 
 
 class PeerLogin:
@@ -64,9 +69,10 @@ class PeerLogin:
             return
         self._settings = settings
         self.principal = self.authenticate = None
-        module = None if settings is None else settings.inter_broker_login()
-        if settings is not None and module is not None:
-            name = settings.inter_broker_mechanism
-            login = LOGINS[name](name, module)
+        if settings is None:
+            return
+        name, module = settings.inter_broker_mechanism, settings.inter_broker_login()
+        login = LOGINS[name](name, module) if name in LOGINS and module is not None else None
+        if login is not None:
             self.principal = login.principal
             self.authenticate = sasl.authenticator(login.mechanism, TIMEOUT_S)

@@ -158,7 +158,7 @@ class TokenVerifiers:
         self._is_started = True
 
     def use(self, wanted: Iterable[OAuthBearerSettings]) -> None:
-        """Read the keys of changed settings in the background, and drop those that no listener uses."""
+        """Read the keys of changed settings in the background, and drop unused ones."""
         settings = set(wanted)
         for each in settings - self._verifiers.keys():
             task = asyncio.create_task(self._open(each), name="jwks-open")

@@ -35,6 +35,7 @@ TOOLS = (
     "kafka-reassign-partitions",
     "kafka-server-start",
     "kafka-server-stop",
+    "kafka-storage",
     "kafka-streams-application-reset",
     "kafka-topics",
     "kafka-transactions",

@@ -151,7 +151,8 @@ class KraftImage:
 
     def _apply_scram(self, fields: _Fields) -> None:
         user, mechanism = fields.required_string(), ScramMechanism(fields.int8())
-        salt, stored_key, server_key = fields.bytes(), fields.bytes(), fields.bytes()
+        salt, stored_key = fields.required_bytes(), fields.required_bytes()
+        server_key = fields.required_bytes()
         credential = ScramCredential(salt, stored_key, server_key, fields.int32())
         self.scram.setdefault(user, {})[mechanism] = credential
 
@@ -217,7 +218,7 @@ class _Fields:
     def uuid(self) -> bytes:
         return self._bytes(16)
 
-    def bytes(self) -> bytes:
+    def required_bytes(self) -> bytes:
         length = self.uvarint() - 1
         if length < 0:
             raise ValueError("non-nullable bytes are null")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 from tests.integration.cluster.cluster_of_processes import ClusterOfProcesses, wait_for
 from tests.raw_client import Api, RawClient
 
+from ottla.base import scram
+from ottla.base.config.broker import BrokerConfig
 from ottla.base.errors import ErrorCode
+from ottla.base.scram import new_credential
+from ottla.broker.storage_format import format_storage, store_users
 from ottla.client.admin import (
     Admin,
     ScramCredentialInfo,
@@ -15,6 +22,7 @@ from ottla.client.admin import (
     UserScramCredentialUpsertion,
 )
 from ottla.client.errors import ClientError
+from ottla.metadata.zookeeper.ensemble import EnsembleMember
 
 SHA_512 = ScramMechanism.SCRAM_SHA_512
 RESOURCE_NOT_FOUND = 91
@@ -86,3 +94,37 @@ def test_no_broker_logs_credentials(cluster: ClusterOfProcesses, topic: str) -> 
     for broker in cluster.brokers.values():
         assert "the-salt" not in broker.log()
         assert "dGhlLXNhbHQtb2YtdGhlLXVzZXI" not in broker.log()
+
+
+def test_the_first_users_exist_before_the_first_broker(
+    zookeeper: EnsembleMember, tmp_path: Path
+) -> None:
+    """Each broker's directory is formatted with the same users, as an installer would do."""
+    cluster = ClusterOfProcesses(tmp_path, f"{zookeeper.connect}/formatted", count=2)
+    cluster_id = "AAAAAAAAQACAAAAAAAAAAQ"
+    credential = new_credential(scram.ScramMechanism.SHA_512, "secret", iterations=8192)
+    users = {"admin": {scram.ScramMechanism.SHA_512: credential}}
+
+    def config(id: int) -> BrokerConfig:
+        broker = cluster.brokers[id]
+        return BrokerConfig({**broker.overrides, "log.dirs": str(broker.data_dir)})
+
+    async def format_both() -> list[str]:
+        formatted = await asyncio.gather(
+            *(format_storage(config(id), cluster_id, users) for id in cluster.brokers)
+        )
+        return [user for each in formatted for user in each.users]
+
+    try:
+        assert asyncio.run(format_both()) == ["admin"], "the second broker finds the user"
+        cluster.start()
+        wait_until_described(cluster, "admin", [(2, 8192)])
+        later = {"admin": {}, "other": users["admin"]}
+        stored = asyncio.run(store_users(config(1), later))  # while the brokers run
+        assert stored == ["admin", "other"]
+        wait_until_described(cluster, "other", [(2, 8192)])
+        wait_until_described(cluster, "admin", RESOURCE_NOT_FOUND)
+        described_cluster = cluster.admin.describe_cluster().result(10)
+        assert described_cluster.cluster_id == cluster_id
+    finally:
+        cluster.close()

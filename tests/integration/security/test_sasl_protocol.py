@@ -352,6 +352,19 @@ def test_half_open_authentications_end_and_disturb_nobody(broker: BrokerThread) 
         each.close()
 
 
+def test_a_connection_that_must_wait_has_its_whole_time_afterwards() -> None:
+    properties = sasl_properties(max__connection__creation__rate="1")
+    with BrokerThread(overrides=properties) as broker, connect(broker) as first:
+        authenticate(first)
+        with connect(broker) as waiting:
+            server = broker.broker.server
+            wait_for(server, connections_open=2)
+            later = time.monotonic() + AUTHENTICATION_TIMEOUT_S
+            broker.call(lambda: server.sweep(later))
+            authenticate(waiting)
+            assert_is_served(waiting)
+
+
 # -------------------------------------------------------------------------------- re-authentication
 
 

@@ -21,12 +21,16 @@ from ottla.broker.broker import Broker
 from ottla.broker.partition import Partition
 from ottla.core.controller.elections import LeadershipChange
 from ottla.metadata import tree
-from ottla.net.connection import Connection
+from ottla.net.connection import Authenticate, Connection
 from ottla.net.errors import ClientError
+from ottla.net.sasl import Plain, authenticator
 from ottla.storage.log import Log
 from ottla.testing.simulation.cluster import (
+    BROKER_PASSWORD,
     BROKER_PORT,
+    BROKER_USER,
     DATA,
+    INTERNAL_PORT,
     ZOOKEEPER,
     SimulatedCluster,
     repeatable,
@@ -40,6 +44,7 @@ from ottla.wire.request import Request
 T = TypeVar("T")
 E = ErrorCode
 KEY = TopicPartition("t", 0)
+AS_BROKER = authenticator(Plain(BROKER_USER, BROKER_PASSWORD), 1.0)
 NOBODY = 0
 
 
@@ -95,15 +100,28 @@ class Bed:
         return [number for number in self.cluster.machines if number != self.leader()]
 
     def isr(self) -> set[int]:
-        leadership = self.partition(self.leader()).leadership
+        leader = self.leader()
+        leadership = None if leader == NOBODY else self.partition(leader).leadership
         return set() if leadership is None else set(leadership.isr)
 
     def isolate_from_zookeeper(self, number: int) -> None:
         self.cluster.network.cut(f"broker-{number}", ZOOKEEPER)
 
-    async def ask(self, node: int, api: Api, body: dict[str, Any], **options: Any) -> Any:
+    async def ask(
+        self,
+        node: int,
+        api: Api,
+        body: dict[str, Any],
+        *,
+        login: Authenticate | None = None,
+        **options: Any,
+    ) -> Any:
+        """Send a request as a client; or, with a login, on the listener for brokers."""
+        port = BROKER_PORT if login is None else INTERNAL_PORT
         try:
-            connection = await Connection.open(f"broker-{node}", BROKER_PORT, timeout_s=1.0)
+            connection = await Connection.open(
+                f"broker-{node}", port, timeout_s=1.0, authenticate=login
+            )
             answer = await connection.request(Request(api, body), 3.0, **options)
         except ClientError:
             return None
@@ -253,7 +271,7 @@ def test_followers_get_the_log_end_offset_not_the_high_watermark() -> None:
         ends = {}
         for replica in (-1, world.followers()[0]):
             body = {"replica_id": replica, "topics": [{"name": "t", "partitions": [asked]}]}
-            answer = world.run(world.ask(leader, Api.LIST_OFFSETS, body))
+            answer = world.run(world.ask(leader, Api.LIST_OFFSETS, body, login=AS_BROKER))
             ends[replica] = answer.topics[0].partitions[0].offset
         assert list(ends.values()) == [0, 1]
 

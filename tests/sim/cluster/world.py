@@ -108,6 +108,8 @@ class World:
                 machine.process.clock_rate = draw.uniform(1 - MAX_DRIFT, 1 + MAX_DRIFT)
                 machine.process.clock_offset_s = draw.uniform(-5, 5)
         self.cluster.use({"add.partitions.to.txn.retry.backoff.ms": draw.choice(["1", "20"])})
+        # In some worlds the brokers authenticate each other again every second or so.
+        self.cluster.use({"connections.max.reauth.ms": draw.choice(["0", "0", "1500"])})
         # In some worlds producers use up their epochs every few transactions.
         self.last_epoch = draw.choice([transactions.LAST_EPOCH, FEW_EPOCHS])
 

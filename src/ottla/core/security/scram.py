@@ -134,6 +134,7 @@ class ScramExchange:
         "_first_messages",
         "_found",
         "_header",
+        "_kind",
         "_nonce",
         "_server",
         "_user",
@@ -146,6 +147,8 @@ class ScramExchange:
         self._credential: ScramCredential | None = None
         self._found: TokenCredential | None = None
         self._user = ""
+        self._kind = "user"
+        """What `_user` names, for the log."""
         self._authorization_id = ""
         self._header = b""
         self._client_first = ""
@@ -171,6 +174,7 @@ class ScramExchange:
         self._client_first = match["bare"]
         self._nonce = match["nonce"] + self._nonce
         if is_token:
+            self._kind = "delegation token"
             # Deriving the credential of a token takes milliseconds, so it happens in a thread.
             return self._challenge_later(user)
         return self._challenge(self._server.user_credential(user))
@@ -180,7 +184,8 @@ class ScramExchange:
 
     def _challenge(self, found: TokenCredential | None) -> Step:
         self._found = found
-        credential = self._server.decoy(self._user) if found is None else found.credential
+        decoy = self._server.decoy(self._user)  # always created, so that known users take as long
+        credential = decoy if found is None else found.credential
         self._credential = credential
         salt = base64.b64encode(credential.salt).decode()
         challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
@@ -205,9 +210,9 @@ class ScramExchange:
         signed = f"{self._first_messages},{match['unsigned']}".encode()
         is_proved = _proves(proof, credential, signed, hash_name)
         if found is None:
-            return Rejected(f"unknown user {self._user[:100]!r}")
+            return Rejected(f"unknown {self._kind} {self._user[:100]!r}")
         if not is_proved:
-            return Rejected(f"wrong password of user {self._user[:100]!r}")
+            return Rejected(f"wrong password of {self._kind} {self._user[:100]!r}")
         if self._authorization_id not in ("", self._user):
             message = (
                 "Authentication failed: Client requested an authorization id that is different "

@@ -8,6 +8,8 @@ disk, network, and the ZooKeeper server behind its real protocol.
     cluster.start()
     cluster.machines[1].kill(); cluster.network.cut("broker-2", "zookeeper"); …
     cluster.scheduler.run_for(10)
+
+The brokers authenticate each other with SASL on a listener of their own; clients need no password.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ottla.base.config.broker import BrokerConfig
+from ottla.base.config.broker_sasl_table import PLAIN
+from ottla.base.jaas import PLAIN_MODULE
 from ottla.broker.broker import Broker
 from ottla.testing.simulation.clock import SimulatedClock
 from ottla.testing.simulation.disk import SimulatedDisk
@@ -30,6 +34,10 @@ from ottla.testing.simulation.zookeeper import PORT, SimulatedZooKeeper
 from ottla.testing.simulation.zookeeper_member import MemberConnection
 
 BROKER_PORT = 9092
+"""Port of the listener for clients."""
+INTERNAL_PORT = 9093
+"""Port of the listener for brokers."""
+BROKER_USER, BROKER_PASSWORD = "broker", "secret of the brokers"
 DATA = "/data"
 ZOOKEEPER = "zookeeper"
 
@@ -45,6 +53,15 @@ QUICK = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.num.partitions": "2",
     "log.cleaner.enable": "false",
+    "listeners": f"PLAINTEXT://broker-{{node.id}}:{BROKER_PORT},"
+    f"INTERNAL://broker-{{node.id}}:{INTERNAL_PORT}",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "INTERNAL",
+    "sasl.enabled.mechanisms": PLAIN,
+    "sasl.mechanism.inter.broker.protocol": PLAIN,
+    "listener.name.internal.plain.sasl.jaas.config": f"{PLAIN_MODULE} required "
+    f'username="{BROKER_USER}" password="{BROKER_PASSWORD}" user_{BROKER_USER}="{BROKER_PASSWORD}" '
+    'user_alice="secret of alice";',
 }
 """Settings for fast reactions, so that many of them happen in a short run."""
 
@@ -80,7 +97,6 @@ class SimulatedCluster:
     def properties(self, number: int) -> dict[str, str]:
         properties = {
             "node.id": str(number),
-            "listeners": f"PLAINTEXT://broker-{number}:{BROKER_PORT}",
             "log.dirs": DATA,
             "zookeeper.connect": f"{ZOOKEEPER}:{PORT}/ottla",
             **self._overrides,

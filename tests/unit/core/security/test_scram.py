@@ -145,7 +145,7 @@ def test_the_password_of_a_user_is_not_one_of_a_token() -> None:
     client.client_first_bare = f"{client.client_first_bare},tokenauth=true"
     client.set_server_first(challenge.message.decode())
     assert waited(server.step(client.get_client_final().encode())) == Rejected(
-        "unknown user 'alice'"
+        "unknown delegation token 'alice'"
     )
 
 
