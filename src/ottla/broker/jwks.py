@@ -9,6 +9,7 @@ fails, the known keys stay in use.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import logging
 import os
@@ -389,45 +390,65 @@ class Jwks:
 def open_jwks(settings: OAuthBearerSettings, threads: Threads) -> Jwks:
     """Return the keys of a listener, which have not been read yet. May block.
 
+    A file is checked now, when a mistake can still be reported to the user. An endpoint may be
+    unavailable for a while, so it is not.
+
     Raises:
         UserError: A package is missing, the trust store cannot be used, or the file does not
             contain a key set.
     """
-    try:
-        import cryptography
-        import jwt
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"OAUTHBEARER requires the package {error.name}. Install it with: "
-            f"{install_extra('security')}"
-        ) from None
-    del cryptography, jwt
-    source: JwksSource
     if settings.jwks_file is not None:
-        source = JwksFile(settings.jwks_file)
-        _check_file(settings)
-    else:
-        source = JwksEndpoint(settings)
-        if settings.url.scheme == "http":
-            logger.warning(
-                "%s is not encrypted: an attacker in the network can replace the keys that verify "
-                "tokens; use https",
-                settings.name_of("jwks.endpoint.url"),
-            )
+        check_keys(settings)
+    _warn_of_risks(settings)
     return Jwks(
-        source,
+        _source(settings),
         threads,
         backoff_s=settings.jwks_endpoint_retry_backoff_ms / 1000,
         max_backoff_s=settings.jwks_endpoint_retry_backoff_max_ms / 1000,
     )
 
 
-def _check_file(settings: OAuthBearerSettings) -> None:
-    """Check the file at start, when a mistake can still be reported to the user. An endpoint may
-    be unavailable for a while, so it is not checked."""
-    assert settings.jwks_file is not None
+def check_keys(settings: OAuthBearerSettings) -> int:
+    """Read the keys of a listener once, and return their number. May block.
+
+    Raises:
+        UserError: A package is missing, or the keys cannot be read.
+    """
+    source = _source(settings)
     try:
-        parse_key_set(JwksFile(settings.jwks_file).read() or b"")
+        return len(parse_key_set(source.read() or b"").keys)
     except InvalidKeySet as error:
         name = settings.name_of("jwks.endpoint.url")
         raise UserError(f"{name}={settings.jwks_endpoint_url} cannot be used: {error}.") from None
+
+
+def _source(settings: OAuthBearerSettings) -> JwksSource:
+    for package in ("cryptography", "jwt"):
+        if importlib.util.find_spec(package) is None:
+            raise UserError(
+                f"OAUTHBEARER requires the package {package}. Install it with: "
+                f"{install_extra('security')}"
+            )
+    if settings.jwks_file is not None:
+        return JwksFile(settings.jwks_file)
+    return JwksEndpoint(settings)
+
+
+def _warn_of_risks(settings: OAuthBearerSettings) -> None:
+    if settings.url.scheme == "http":
+        logger.warning(
+            "%s is not encrypted: an attacker in the network can replace the keys that verify "
+            "tokens; use https",
+            settings.name_of("jwks.endpoint.url"),
+        )
+    for claim, expected in (
+        ("issuer", settings.expected_issuer),
+        ("audience", settings.expected_audience),
+    ):
+        if not expected:
+            logger.warning(
+                "%s=true: tokens of every %s are accepted; set %s",
+                settings.name_of(f"allow.unverified.{claim}"),
+                claim,
+                settings.name_of(f"expected.{claim}"),
+            )

@@ -75,7 +75,8 @@ async def running(jwks: Jwks) -> AsyncIterator[Jwks]:
 
 
 def settings(url: str, **changes: Any) -> OAuthBearerSettings:
-    return OAuthBearerSettings(jwks_endpoint_url=url, **changes)
+    found = {"expected_issuer": "https://idp", "expected_audience": ("kafka",), **changes}
+    return OAuthBearerSettings(jwks_endpoint_url=url, **found)
 
 
 # -------------------------------------------------------------------------------------- key sets
@@ -320,6 +321,12 @@ async def test_a_redirect_is_followed() -> None:
 def test_plain_http_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     open_jwks(settings("http://127.0.0.1:1/jwks"), Pool())
     assert "use https" in caplog.text
+
+
+def test_unverified_claims_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    open_jwks(settings("https://127.0.0.1:1/", expected_audience=()), Pool())
+    assert "tokens of every audience are accepted" in caplog.text
+    assert "every issuer" not in caplog.text
 
 
 # --------------------------------------------------------------------------------- unknown keys
