@@ -56,13 +56,13 @@ from ottla.broker.server import Listener, Server, ServerConfig
 from ottla.broker.tls_contexts import TlsContexts
 from ottla.broker.token_verifier import TokenVerifiers
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
+from ottla.broker.zookeeper import open_zookeeper
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.produce import needs_records
 from ottla.core.security.peers import PeerRule, parse_principals
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
-from ottla.metadata.zookeeper.store import ZooKeeperStore
 from ottla.net.connection import Authenticate
 from ottla.net.errors import ConnectionLost
 from ottla.storage.log import Log
@@ -209,11 +209,7 @@ class Broker:
             store.on_write_error = lambda error: self.logs.disk_watch.write_failed(path, error)
             self.store = store
             return
-        zookeeper = await ZooKeeperStore.open(
-            config.zookeeper_connect,
-            session_timeout_ms=config.zookeeper_session_timeout_ms,
-            connect_timeout_ms=config.zookeeper_connection_timeout_ms,
-        )
+        zookeeper = await open_zookeeper(config)
         self.store = zookeeper
         self.cluster = Cluster(self, zookeeper)
 

@@ -39,6 +39,7 @@ from ottla.broker.tls_contexts import EXPIRY_WARNING_S, TlsContexts
 from ottla.metadata import tree
 from ottla.metadata.journal import LOG_NAME, SNAPSHOT_NAME, Journal
 from ottla.metadata.zookeeper.store import parse_connect
+from ottla.net.tls import client_context
 from ottla.storage.file import OsFileSystem
 from ottla.storage.log_dirs import LogDirectory
 
@@ -84,6 +85,7 @@ def check(config: BrokerConfig) -> Iterator[Finding]:
         yield from _check_advertised(advertised)
     if config.zookeeper_connect:
         yield _check_zookeeper(config.zookeeper_connect)
+        yield from _check_zookeeper_tls(config.zookeeper_security.tls)
 
 
 # ------------------------------------------------------------------------------------- directories
@@ -265,6 +267,14 @@ def _check_advertised(listener: Listener) -> Iterator[Finding]:
             logging.WARNING,
             f"advertised listener {listener}: {listener.host} does not resolve on this machine",
         )
+
+
+def _check_zookeeper_tls(settings: TlsSettings | None) -> Iterator[Finding]:
+    if settings is not None:
+        try:
+            client_context(settings)
+        except UserError as error:
+            yield Finding(logging.ERROR, str(error))
 
 
 def _check_zookeeper(connect: str) -> Finding:

@@ -13,6 +13,7 @@ SECTIONS = {
         "broker": "ottla.cli.broker:broker",
         "cluster": "ottla.cli.cluster:cluster",
         "zookeeper": "ottla.cli.zookeeper:zookeeper",
+        "zookeeper-acl": ("ottla.cli.zookeeper_security_migration:zookeeper_security_migration"),
         "storage": "ottla.cli.kafka_storage:kafka_storage",
         "configs": "ottla.cli.kafka_configs:kafka_configs",
         "reassign-partitions": "ottla.cli.kafka_reassign_partitions:kafka_reassign_partitions",

@@ -183,6 +183,15 @@ def test_kafka_server_start_checks_a_property_file(tmp_path: Path) -> None:
     assert "OK configuration" in result.stdout
 
 
+def test_unusable_certificates_for_zookeeper_are_reported(check: Check, tmp_path: Path) -> None:
+    missing = tmp_path / "missing.pem"
+    options = ["zookeeper.connect=zk1:2181", "zookeeper.ssl.client.enable=true"]
+    options += [f"zookeeper.ssl.keystore.location={missing}"]
+    code, output = check(*(word for each in options for word in ("--override", each)))
+    assert code == 1
+    assert f"zookeeper.ssl.keystore.location={missing} cannot be used: no such file" in output
+
+
 # ---------------------------------------------------------------------------------------- security
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="secret";'

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.base.config.broker_attributes import BrokerAttributes
 from ottla.base.config.broker_table import BROKER
+from ottla.base.config.broker_zookeeper_table import ZOOKEEPER_SECURITY_KEYS
 from ottla.base.config.definition import ConfigKey, ConfigType, UpdateMode, format_value
 from ottla.base.config.topic_table import TOPIC
 from ottla.base.config.unused_properties import no_effect, not_needed
@@ -28,6 +29,7 @@ OUR_OWN_PROPERTIES = {
     "zookeeper.connection.timeout.ms",
     "broker.lease.ms",
     "controlled.shutdown.timeout.ms",
+    *(key.name for key in ZOOKEEPER_SECURITY_KEYS),
 }
 SINCE_KAFKA_4_4 = {
     "sasl.oauthbearer.allow.unverified.audience",
@@ -141,7 +143,13 @@ def test_every_broker_property_is_a_declared_attribute_of_its_type() -> None:
         ConfigType.CLASS: "str",
     }
     declared = dict(BrokerAttributes.__annotations__)
-    for name in ("listener_protocols", "tls_settings", "sasl_settings", "inter_broker_listener"):
+    for name in (
+        "listener_protocols",
+        "tls_settings",
+        "sasl_settings",
+        "inter_broker_listener",
+        "zookeeper_security",
+    ):
         declared.pop(name)  # from several properties
     for name in ("listeners", "advertised_listeners"):
         assert declared.pop(name) == "list[Listener]"

@@ -39,6 +39,7 @@ from ottla.base.config.unused_properties import (
     unused_items,
 )
 from ottla.base.config.validator import Value
+from ottla.base.config.zookeeper_security import without_tls, zookeeper_security
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 
 __all__ = ["BROKER", "BrokerConfig", "Listener", "Notice"]
@@ -178,6 +179,22 @@ class BrokerConfig(BrokerAttributes):
                 found.append(Notice(logging.WARNING, f"{name} has no effect: {reason}."))
             else:
                 found.append(Notice(logging.WARNING, _unknown_property(name)))
+        return found + self._zookeeper_notices()
+
+    def _zookeeper_notices(self) -> list[Notice]:
+        found = [
+            Notice(
+                logging.WARNING,
+                f"{name} has no effect: zookeeper.ssl.client.enable is not true.",
+            )
+            for name in without_tls(self.static)
+        ]
+        if self.zookeeper_security.sends_password_in_plain_text:
+            text = (
+                "zookeeper.auth.scheme=digest sends the password in plain text: set "
+                "zookeeper.ssl.client.enable=true, or zookeeper.auth.scheme=sasl."
+            )
+            found.append(Notice(logging.WARNING, text))
         return found
 
     def _misplaced(self, name: str) -> str | None:
@@ -235,6 +252,7 @@ class BrokerConfig(BrokerAttributes):
             self.listeners, self.listener_security_protocol_map
         )
         self.tls_settings = self._tls_settings()
+        self.zookeeper_security = zookeeper_security(self._values)
         self.sasl_settings = self._sasl_settings()
         self.inter_broker_listener = self._inter_broker_listener()
         self.advertised_listeners = self._advertised_listeners()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from ottla.base.config.listener import Listener, SecurityProtocol
 from ottla.base.config.sasl_settings import SaslSettings
 from ottla.base.config.tls_settings import TlsSettings
+from ottla.base.config.zookeeper_security import ZooKeeperSecurity
 
 
 class BrokerAttributes:
@@ -151,6 +152,24 @@ class BrokerAttributes:
     zookeeper_connect: str | None
     zookeeper_session_timeout_ms: int
     zookeeper_connection_timeout_ms: int
+    zookeeper_ssl_client_enable: bool
+    zookeeper_clientCnxnSocket: str | None  # noqa: N815 the property is spelled like this
+    zookeeper_ssl_keystore_location: str | None
+    zookeeper_ssl_keystore_type: str | None
+    zookeeper_ssl_keystore_password: str | None
+    zookeeper_ssl_truststore_location: str | None
+    zookeeper_ssl_truststore_type: str | None
+    zookeeper_ssl_truststore_password: str | None
+    zookeeper_ssl_endpoint_identification_algorithm: str
+    zookeeper_ssl_protocol: str
+    zookeeper_ssl_enabled_protocols: list[str]
+    zookeeper_ssl_cipher_suites: list[str]
+    zookeeper_set_acl: bool
+    zookeeper_auth_scheme: str
+    zookeeper_auth_user: str | None
+    zookeeper_auth_password: str | None
+    zookeeper_security: ZooKeeperSecurity
+    """The properties for secure connections to ZooKeeper, together."""
     broker_lease_ms: int
     min_insync_replicas: int
     unclean_leader_election_enable: bool

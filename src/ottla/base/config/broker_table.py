@@ -23,6 +23,7 @@ from ottla.base.config.broker_security_table import SSL_KEYS
 from ottla.base.config.broker_server_table import SERVER_KEYS
 from ottla.base.config.broker_share_table import SHARE_KEYS
 from ottla.base.config.broker_transaction_table import TRANSACTION_KEYS
+from ottla.base.config.broker_zookeeper_table import ZOOKEEPER_SECURITY_KEYS
 from ottla.base.config.definition import ConfigKey, ConfigTable, Synonym
 from ottla.base.config.topic_table import TOPIC
 
@@ -42,6 +43,7 @@ BROKER = ConfigTable(
         *GROUP_KEYS,
         *TRANSACTION_KEYS,
         *SHARE_KEYS,
+        *ZOOKEEPER_SECURITY_KEYS,
     ],
 )
 
