@@ -31,7 +31,14 @@ def _mechanism(config: CommonConfig) -> sasl.SaslMechanism:
     username, password = credentials(config)
     if config.sasl_mechanism == sasl.PLAIN:
         return sasl.Plain(username, password)
-    return sasl.Scram(config.sasl_mechanism, username, password)
+    return sasl.Scram(
+        config.sasl_mechanism, username, password, is_token=_uses_delegation_token(config)
+    )
+
+
+def _uses_delegation_token(config: CommonConfig) -> bool:
+    """Return whether `sasl.jaas.config` has the option `tokenauth="true"`."""
+    return jaas_options(config.sasl_jaas_config).get("tokenauth", "").lower() == "true"
 
 
 def credentials(config: CommonConfig) -> tuple[str, str]:

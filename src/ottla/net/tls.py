@@ -243,19 +243,6 @@ def _import_x509() -> ModuleType:
     return x509
 
 
-def file_stamps(settings: TlsSettings) -> tuple[object, ...]:
-    """Return values that differ when one of the files has changed."""
-    found: list[object] = []
-    for path in settings.files:
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            found.append(error.errno)
-        else:
-            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(found)
-
-
 # -------------------------------------------------------------------------- versions and ciphers
 
 

@@ -27,6 +27,7 @@ from ottla.base.config.listener import (
     client_listeners,
     parse_protocols,
 )
+from ottla.base.config.oauthbearer_settings import OAuthBearerSettings
 from ottla.base.config.sasl_settings import SaslSettings, listener_sasl
 from ottla.base.config.tls_settings import TlsSettings, listener_tls
 from ottla.base.config.unused_properties import (
@@ -147,6 +148,16 @@ class BrokerConfig(BrokerAttributes):
     def text(self, name: str) -> str | None:
         """Return the value of a property in Kafka's text form."""
         return format_value(self._values[name])
+
+    @property
+    def oauthbearer_settings(self) -> frozenset[OAuthBearerSettings]:
+        """The settings of all listeners that accept OAUTHBEARER tokens."""
+        return frozenset(
+            mechanism.oauthbearer
+            for sasl in self.sasl_settings.values()
+            for mechanism in sasl.mechanisms
+            if mechanism.oauthbearer is not None
+        )
 
     def notices(self) -> list[Notice]:
         """Return messages about static properties that are unknown or have no effect."""
