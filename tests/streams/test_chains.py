@@ -115,7 +115,8 @@ def test_windows_and_totals_follow_a_deduplication(drive: Drive) -> None:
             "accepts records up to 15 seconds late, but the windows only 5 seconds; use grace='15",
         ),
         (
-            lambda app: joined(app).group_by_key().windowed(st.session("5 s")).aggregate(n=st.count()),
+            lambda app: joined(app).group_by_key().windowed(st.session("5 s"))
+            .aggregate(n=st.count()),
             "is already joined",
         ),
         (

@@ -49,7 +49,11 @@ def _aggregated(node: Aggregated, inputs: Inputs) -> DataFrame:
         return done.select(
             "key", f.struct(*names).alias("value"), f.col("_latest").alias("timestamp")
         )
-    done = _watermarked(rows, node, node.window).groupBy(_window(node.window).alias("_window"), "key").agg(*columns, latest)
+    done = (
+        _watermarked(rows, node, node.window)
+        .groupBy(_window(node.window).alias("_window"), "key")
+        .agg(*columns, latest)
+    )
     start, end = f.col("_window.start"), f.col("_window.end")
     if node.window.is_session:
         # In Kafka, a session ends with its last record; in Spark, one gap after it.

@@ -4,9 +4,9 @@
 
 Spark computes one watermark for a query, here that of the first operator. It drops records that are
 later than that operator accepts, and a window closes as soon as the first operator can no longer
-emit a record for it. That is what windows with at least the same grace period would do; those with a
-shorter one would accept records that come too late for them, and therefore need a query of their
-own. The same holds for everything that Spark cannot combine: Python state, sessions, a second join.
+emit a record for it. Windows with at least the same grace period would do the same. Those with a
+shorter one would get records that are too late for them, and therefore need a query of their own;
+so does everything that Spark cannot combine, such as Python state, sessions and a second join.
 """
 
 from __future__ import annotations
