@@ -10,7 +10,7 @@ that state:
 
 Two branches that are merged before or after an operator without state have the same paths. A query
 may gain or lose paths that begin at topics; all others must remain, in the same order. A topic on
-such a path must not be read on another one, because its reads are told apart by their order only.
+such a path must not be read on another one, because only their order distinguishes its reads.
 
 Spark forgets the offsets of a source that a query has lost. They are therefore stored as well, and
 a topic that returns continues there, as a source with a new name.
@@ -46,7 +46,7 @@ class Left:
     times: int
     """How often the query has lost it."""
     offsets: tuple[dict[str, Any], ...]
-    """Where each of its reads ended."""
+    """End offsets of each of its reads."""
 
 
 class SourceNames:
@@ -165,7 +165,7 @@ def _text(node: Node) -> str:
 
 @dataclass(frozen=True)
 class Stored:
-    """What is stored beside a checkpoint whose sources have names."""
+    """Content of the file beside a checkpoint whose sources have names."""
 
     shape: Shape
     left: Mapping[str, Left]
