@@ -9,14 +9,16 @@
 | a cache of Java's classes (`java_cache`) | a third less CPU time until the first row |
 | Unix sockets between the JVM and Python | 1.2 times the rows |
 | checkpoints as plain files, without checksum files | a third less latency; local disks only |
-| Hadoop's raw class for local files | runs chmod once per file; the default runs it twice |
 | Java starts programs by vfork | halves the time of chmod for other files |
 | checkpoint files of `LocalCheckpointFiles.java` | no chmod: 9 ms less for each micro-batch |
 | filter pushdown | conditions on partition and offset reduce what is fetched |
 | RocksDB with a changelog for state | commits take a quarter of the time |
 | shuffles of real-time queries wait 1 ms for more rows | 30 ms less latency |
 
-Settings that the user passes override all of these."""
+Settings that the user passes override all of these.
+
+Hadoop's raw class for local files (fs.file.impl) would save a chmod more, but RocksDB cannot copy
+snapshots of the state with it: every start would replay all changelogs since the first batch."""
 
 from __future__ import annotations
 
@@ -69,7 +71,6 @@ LOCAL_SETTINGS: Mapping[str, str] = {
         "FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.ui.enabled": "false",
 }
 """Settings for a master of local[…], where the checkpoint is on this machine."""
