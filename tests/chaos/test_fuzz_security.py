@@ -263,6 +263,7 @@ def test_a_few_thousand_random_sasl_requests_are_answered_or_refused(tmp_path: P
 
 
 @pytest.mark.chaos
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(200, 210))
 def test_two_hundred_thousand_random_sasl_requests_are_answered_or_refused(
     tmp_path: Path, seed: int
@@ -385,6 +386,7 @@ def test_a_few_hundred_random_tls_records_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
+@pytest.mark.timeout(900)
 @needs_openssl
 @pytest.mark.parametrize("seed", range(300, 310))
 def test_two_hundred_thousand_random_tls_records_are_refused(tmp_path: Path, seed: int) -> None:
