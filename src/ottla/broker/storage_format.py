@@ -24,9 +24,9 @@ from ottla.base.types import parse_uuid
 from ottla.broker.adoption import directory_owner, with_node_id
 from ottla.broker.broker import METADATA_DIRECTORY
 from ottla.broker.data_lock import DataLock
+from ottla.broker.zookeeper import open_zookeeper
 from ottla.metadata import tree
 from ottla.metadata.embedded import EmbeddedStore
-from ottla.metadata.zookeeper.store import ZooKeeperStore
 from ottla.storage.file import OsFileSystem
 from ottla.storage.log_dirs import META_PROPERTIES, DirectoryOwner, LogDirectory
 
@@ -208,11 +208,7 @@ async def _locked(config: BrokerConfig) -> AsyncIterator[None]:
 async def _opened_store(config: BrokerConfig) -> AsyncIterator[MetadataStore]:
     store: MetadataStore
     if config.zookeeper_connect:
-        store = await ZooKeeperStore.open(
-            config.zookeeper_connect,
-            session_timeout_ms=config.zookeeper_session_timeout_ms,
-            connect_timeout_ms=config.zookeeper_connection_timeout_ms,
-        )
+        store = await open_zookeeper(config)
     else:
         home = f"{config.log_dirs[0].rstrip('/')}/{METADATA_DIRECTORY}"
         store = await EmbeddedStore.open(OsFileSystem(MAX_OPEN_FILES), home, asyncio.to_thread)

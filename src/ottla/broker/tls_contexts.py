@@ -9,7 +9,6 @@ names of the old one, unless `ssl.allow.dn.changes` and `ssl.allow.san.changes` 
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +22,13 @@ from ottla.core.security.principal import (
     Principal,
     distinguished_name,
 )
-from ottla.net.tls import Certificate, certificate_of, client_context, server_context
+from ottla.net.tls import (
+    Certificate,
+    certificate_of,
+    client_context,
+    file_stamps,
+    server_context,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +108,7 @@ class TlsContexts:
         """
         found: Changes = {}
         for name, before in self._loaded.items():
-            stamps = _stamps(settings[name])
+            stamps = file_stamps(settings[name])
             if settings[name] == before.settings and stamps == before.stamps:
                 continue
             try:
@@ -139,7 +144,7 @@ class TlsContexts:
 
 
 def _load(settings: TlsSettings) -> _Loaded:
-    stamps = _stamps(settings)
+    stamps = file_stamps(settings)
     rules = MappingRules.parse(
         settings.principal_mapping_rules, settings.name_of("principal.mapping.rules")
     )
@@ -147,19 +152,6 @@ def _load(settings: TlsSettings) -> _Loaded:
     return _Loaded(
         settings, stamps, context, client_context(settings), rules, certificate_of(settings)
     )
-
-
-def _stamps(settings: TlsSettings) -> tuple[object, ...]:
-    """Return values that differ when one of the files has changed."""
-    found: list[object] = []
-    for path in settings.files:
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            found.append(error.errno)
-        else:
-            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(found)
 
 
 def _check_replacement(before: _Loaded, after: _Loaded) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from ottla.base.errors import UserError
+from ottla.cli.output import Output, output_option
 from ottla.cli.tool import Tool, ToolGroup, run_tool
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ config_option = click.option(
 
 @click.group(cls=ToolGroup)
 def kafka_storage() -> None:
-    """Prepare and show the data directories of a broker that does not run."""
+    """Format data directories, add first users."""
 
 
 @kafka_storage.command("format", cls=Tool, examples=FORMAT_EXAMPLES)
@@ -59,19 +59,23 @@ def kafka_storage() -> None:
     metavar="MECHANISM=[name=…,password=…]",
     help="First user, who exists before the broker opens a listener. Can be repeated.",
 )
+@output_option
 def format_directories(
     config_file: str,
     cluster_id: str,
     standalone: bool,
     ignore_formatted: bool,
     users: tuple[str, ...],
+    output: Output,
 ) -> None:
-    """Format the data directories of a broker, and add the first users.
+    """Format the data directories, and add the first users.
 
     Formatting is optional: a broker formats new directories itself when it starts. Use it to choose
     the cluster ID, and to add users to a cluster whose listeners require authentication. With
     zookeeper.connect, the users are added to ZooKeeper, where all brokers of the cluster find them.
     """
+    import asyncio
+
     from ottla.broker.storage_format import format_storage
     from ottla.cli.first_users import first_users
 
@@ -80,38 +84,47 @@ def format_directories(
         raise click.UsageError("--standalone cannot be used with zookeeper.connect.")
     found = first_users(users)
     done = asyncio.run(format_storage(config, cluster_id, found, ignore_formatted=ignore_formatted))
-    if not done.directories:
-        click.echo("All of the log directories are already formatted.")
-    for user in done.users:
-        click.echo(f"Added user {user} with {', '.join(each.sasl_name for each in found[user])}.")
-    for directory in done.directories:
-        click.echo(f"Formatted data directory {directory}.")
+
+    def lines() -> Iterator[str]:
+        if not done.directories:
+            yield "All of the log directories are already formatted."
+        for user in done.users:
+            yield f"Added user {user} with {', '.join(each.sasl_name for each in found[user])}."
+        yield from (f"Formatted data directory {each}." for each in done.directories)
+
+    output.show(done, lines)
 
 
 @kafka_storage.command("info", cls=Tool, examples="kafka-storage info --config server.properties")
 @config_option
-def info(config_file: str) -> int:
+@output_option
+def info(config_file: str, output: Output) -> int:
     """Show the data directories, whom they belong to, and problems."""
     from ottla.broker.storage_format import formatted_directories
 
     found = formatted_directories(_config(config_file))
     problems = list(_problems(found))
-    for line in (*_directory_lines(found), *_owner_lines(found)):
-        click.echo(line)
-    if problems:
-        click.echo("Found problem:" if len(problems) == 1 else "Found problems:")
-        for problem in problems:
-            click.echo(f"  {problem}")
-        click.echo("")
+
+    def lines() -> Iterator[str]:
+        yield from _directory_lines(found)
+        yield from _owner_lines(found)
+        if problems:
+            yield "Found problem:" if len(problems) == 1 else "Found problems:"
+            yield from (f"  {problem}" for problem in problems)
+            yield ""
+
+    output.show({"directories": found, "problems": problems}, lines)
     return 1 if problems else 0
 
 
 @kafka_storage.command("random-uuid", cls=Tool, examples="kafka-storage random-uuid")
-def random_uuid() -> None:
+@output_option
+def random_uuid(output: Output) -> None:
     """Print a random UUID, which can be used as a cluster ID."""
     from ottla.base.types import format_uuid, new_uuid
 
-    click.echo(format_uuid(new_uuid()))
+    uuid = format_uuid(new_uuid())
+    output.show({"uuid": uuid}, lambda: [uuid])
 
 
 def _config(config_file: str) -> BrokerConfig:

@@ -53,7 +53,7 @@ def advertised_by_default(properties: Mapping[str, str]) -> str | None:
 
 def exposed(listeners: Iterable[Listener]) -> list[Listener]:
     """Return the listeners that other machines can connect to."""
-    return [listener for listener in listeners if not _is_loopback(listener.host)]
+    return [listener for listener in listeners if not is_loopback(listener.host)]
 
 
 def _listeners(properties: Mapping[str, str]) -> list[Listener]:
@@ -90,7 +90,8 @@ def _machine_address(listening: str) -> str:
     return socket.gethostname()
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether only programs on this machine can connect to a host."""
     if not host:
         return False
     try:

@@ -2,6 +2,7 @@
 
     <data dir>/zookeeper/            data and log of the ZooKeeper server
     <data dir>/broker-<id>/          data of a broker
+    <data dir>/broker-<id>.properties  configuration of a broker (0600)
     <data dir>/broker-<id>.log       log output of a broker
     <data dir>/cluster.*             communication with other commands (cluster_control.py)
 
@@ -25,7 +26,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.base.child_process import end_process
+from ottla.base.config.properties import format_properties
 from ottla.base.errors import UserError
+from ottla.base.private_file import write_private
 from ottla.cli.cluster_control import (
     RESTARTING,
     RUNNING,
@@ -37,6 +40,7 @@ from ottla.cli.cluster_control import (
 
 if TYPE_CHECKING:
     from ottla.metadata.zookeeper.ensemble import EnsembleMember
+    from ottla.metadata.zookeeper.ensemble_security import EnsembleSecurity
 
 READY = re.compile(rb"broker -?\d+ of cluster \S+ is ready")
 START_TIMEOUT_S = 90.0
@@ -175,6 +179,7 @@ class LocalCluster:
         properties: Mapping[str, str],
         say: Callable[[str], None],
         zookeeper: str | None = None,
+        zookeeper_security: EnsembleSecurity | None = None,
     ) -> None:
         """Describe a cluster; `start` or `run` starts it.
 
@@ -185,6 +190,8 @@ class LocalCluster:
             properties: Configuration of every broker.
             say: Called with one sentence for each event.
             zookeeper: An existing ZooKeeper, as in `zookeeper.connect`; None starts one.
+            zookeeper_security: TLS and authentication of the ZooKeeper that is started. The brokers
+                use it unless `properties` have settings of their own for ZooKeeper.
         """
         self._directory = Path(data_dir).absolute()
         self._ports = [port + index for index in range(brokers)]
@@ -192,6 +199,7 @@ class LocalCluster:
         self._say = say
         self._brokers: list[BrokerChild] = []
         self._existing_zookeeper = zookeeper
+        self._zookeeper_security = zookeeper_security
         self._zookeeper: EnsembleMember | None = None
         """The ZooKeeper server that this cluster has started, if any."""
         self._control: ClusterControl | None = None
@@ -274,7 +282,7 @@ class LocalCluster:
         """Start ZooKeeper unless one exists, and return `zookeeper.connect` for the brokers."""
         if self._existing_zookeeper is not None:
             return _checked_connect(self._existing_zookeeper)
-        self._zookeeper = _member(self._directory / "zookeeper")
+        self._zookeeper = _member(self._directory / "zookeeper", self._zookeeper_security)
         self._zookeeper.start()
         self._zookeeper.wait_until_serving()
         return self._zookeeper.connect + DEFAULT_CHROOT
@@ -282,21 +290,23 @@ class LocalCluster:
     def _command(self, id: int, port: int, zookeeper: str) -> list[str]:
         replicas = str(min(MOST_REPLICAS, len(self._ports)))
         in_sync = str(max(1, min(MOST_REPLICAS, len(self._ports)) - 1))
+        security = self._zookeeper_security
         properties = {
+            **(security.broker_properties() if security is not None else {}),
             "default.replication.factor": replicas,
             "min.insync.replicas": in_sync,
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": in_sync,
             **self._properties,
-            "node.id": str(id),
             "zookeeper.connect": zookeeper,
         }
+        # In a file, because other users can see command lines, and properties may be passwords.
+        file = self._directory / f"broker-{id}.properties"
+        write_private(file, format_properties(properties))
         command = [sys.executable, "-m", "ottla", "broker", "--listen", f"{HOST}:{port}"]
         command += ["--data-dir", str(self._directory / f"broker-{id}")]
-        for name, value in properties.items():
-            command += ["--override", f"{name}={value}"]
-        return command
+        return [*command, "--config", str(file), "--override", f"node.id={id}"]
 
     # -------------------------------------------------------------------------- run and stop
 
@@ -342,14 +352,14 @@ def _check_free(port: int) -> None:
         ) from None
 
 
-def _member(directory: Path) -> EnsembleMember:
+def _member(directory: Path, security: EnsembleSecurity | None) -> EnsembleMember:
     from ottla.metadata.zookeeper.ensemble import EnsembleMember, local_addresses
 
     listeners = [socket.create_server((HOST, 0)) for _ in range(3)]
     ports = [listener.getsockname()[1] for listener in listeners]
     for listener in listeners:
         listener.close()
-    return EnsembleMember(directory, 1, local_addresses(1, ports))
+    return EnsembleMember(directory, 1, local_addresses(1, ports), security)
 
 
 def _checked_connect(connect: str) -> str:

@@ -14,11 +14,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.integration.cli.running import Run, running_on
+from tests.integration.client.certificates import needs_openssl
 from tests.integration.cluster.cluster_of_processes import free_ports, wait_for
+from tests.integration.cluster.zookeeper_access import Stores
 
+from ottla.base.config.properties import format_properties
 from ottla.base.errors import UserError
+from ottla.cli.local_cluster import LocalCluster
 from ottla.cli.main import ottla
 from ottla.metadata.zookeeper.ensemble import EnsembleMember
+from ottla.metadata.zookeeper.ensemble_security import EnsembleSecurity
+from ottla.testing.broker import BrokerProcess
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 
@@ -184,11 +190,69 @@ def test_zookeeper_runs_in_the_foreground(zookeeper: EnsembleMember, tmp_path: P
         process.kill()
 
 
+@needs_openssl
+def test_a_secure_zookeeper_and_a_broker_of_it(zookeeper: EnsembleMember, tmp_path: Path) -> None:
+    stores = Stores.make(tmp_path / "stores")
+    place = tmp_path / "secure"
+    place.mkdir()
+    (place / "ca.pem").write_bytes(stores.trusted.read_bytes())
+    (place / "zookeeper.pem").write_bytes(stores.signed("zookeeper").read_bytes())
+    login = {"zookeeper.auth.user": "brokers", "zookeeper.auth.password": "p:w d"}
+    (place / "zookeeper.properties").write_text(format_properties(login))
+    out = tmp_path / "out"
+    listen = f"127.0.0.1:{free_ports(1)[0]}"
+    arguments = ["--data-dir", "./zk", "--listen", listen, "--secure-dir", "secure"]
+    process = started("zookeeper", *arguments, out=out)
+    try:
+        wait_for(lambda: f"zookeeper.connect={listen}" in out.read_text(), "ready member")
+        assert "with TLS" in out.read_text()
+        (java,) = children(process.pid).values()
+        assert "p:w d" not in java
+        security = EnsembleSecurity.from_directory(place)
+        properties = {**security.broker_properties(), "zookeeper.connect": listen}
+        broker = BrokerProcess(tmp_path / "broker", overrides=properties)
+        try:
+            broker.start()
+            assert "p:w d" not in broker.log()
+        finally:
+            broker.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+
+
+@needs_openssl
+def test_a_local_cluster_with_a_secure_zookeeper(
+    zookeeper: EnsembleMember, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", SOURCE)
+    security = Stores.make(tmp_path / "stores").security()
+    data, port = tmp_path / "data", free_ports(1)[0]
+    cluster = LocalCluster(str(data), 1, port, {}, print, zookeeper_security=security)
+    try:
+        cluster.start()
+        file = data / "broker-1.properties"
+        assert "zookeeper.set.acl=true" in file.read_text()
+        assert file.stat().st_mode & 0o077 == 0
+        assert security.credentials is not None
+        for command in children(os.getpid()).values():
+            assert security.credentials.password not in command
+        assert running_on(cluster.bootstrap)("topics", "--create", "--topic", "t").code == 0
+    finally:
+        cluster.stop()
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["--member", "a:1"], "--member a:1 must look like HOST:PORT:QUORUM_PORT:ELECTION_PORT."),
         (["--id", "4"], "--id 4 must be 1 to 1, the number of members."),
+        (["--listen", "0.0.0.0:1"], "0.0.0.0:1 is open to other machines, without encryption"),
+        (["--member", "0.0.0.0:1:2:3"], "use --secure-dir, listen on 127.0.0.1, or add --insecure"),
+        (["--secure-dir", "/nowhere"], "Cannot read the configuration file /nowhere/zookeeper"),
+        (["--tls-keystore", "a"], "--tls-keystore, --tls-truststore and --auth-file must be used"),
+        (["--secure-dir", "a", "--auth-file", "b"], "--secure-dir cannot be used with"),
     ],
 )
 def test_wrong_members_are_refused_in_a_sentence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from base64 import b64encode
 from collections.abc import Callable
@@ -231,6 +232,18 @@ def test_info_shows_directories_and_problems(storage: Storage, home: Path) -> No
         f"cluster.id={CLUSTER_ID}\nnode.id=4\nversion=1\n"
     )
     assert "Mismatched node IDs" in storage("info").output
+
+
+def test_results_are_printed_as_json(storage: Storage, run: Storage, home: Path) -> None:
+    added = format_with(storage, "SCRAM-SHA-512=[name=a,password=hunter2]", options=("--json",))
+    directories = [str(home), f"{home}-2"]
+    assert json.loads(added.output) == {"directories": directories, "users": ["a"]}
+    (Path(f"{home}-2") / "meta.properties").unlink()
+    found = json.loads(storage("info", "--json").output)
+    assert found["directories"][str(home)]["cluster_id"] == CLUSTER_ID
+    assert found["directories"][f"{home}-2"] is None
+    assert found["problems"] == [f"{home}-2 is not formatted."]
+    assert len(parse_uuid(json.loads(run("random-uuid", "--json").output)["uuid"])) == 16
 
 
 def test_a_file_in_place_of_a_directory_is_a_problem(storage: Storage, home: Path) -> None:

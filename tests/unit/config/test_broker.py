@@ -210,14 +210,14 @@ def test_properties_of_kraft_are_not_needed_and_of_security_without_effect() -> 
         controller__quorum__voters="1@localhost:9093",
         ssl__secure__random__implementation="x",
         sasl__kerberos__service__name="kafka",
-        zookeeper__set__acl="true",
+        zookeeper__max__in__flight__requests="10",
     ).notices()
     assert [(notice.level, notice.text.split(":")[0]) for notice in notices] == [
         (logging.INFO, "process.roles is not needed"),
         (logging.INFO, "controller.quorum.voters is not needed"),
         (logging.WARNING, "ssl.secure.random.implementation has no effect"),
         (logging.WARNING, "sasl.kerberos.service.name has no effect"),
-        (logging.WARNING, "zookeeper.set.acl has no effect"),
+        (logging.WARNING, "zookeeper.max.in.flight.requests has no effect"),
     ]
 
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ottla.base.config.properties import load_properties, parse_override, parse_properties
+from ottla.base.config.properties import (
+    format_properties,
+    load_properties,
+    parse_override,
+    parse_properties,
+)
 from ottla.base.errors import UserError
 
 
@@ -78,3 +85,10 @@ def test_an_override_is_split_at_its_first_equals_sign() -> None:
 def test_an_override_that_is_not_key_and_value_is_refused(argument: str) -> None:
     with pytest.raises(UserError, match="must look like key=value"):
         parse_override(argument)
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_written_properties_are_read_as_the_same(properties: dict[str, str]) -> None:
+    text = format_properties(properties)
+    assert text.isascii()
+    assert parse_properties(text) == properties

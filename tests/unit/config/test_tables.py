@@ -9,6 +9,7 @@ import pytest
 
 from ottla.base.config.broker_attributes import BrokerAttributes
 from ottla.base.config.broker_table import BROKER
+from ottla.base.config.broker_zookeeper_table import ZOOKEEPER_SECURITY_KEYS
 from ottla.base.config.definition import ConfigKey, ConfigType, UpdateMode, format_value
 from ottla.base.config.topic_table import TOPIC
 from ottla.base.config.unused_properties import no_effect, not_needed
@@ -28,6 +29,11 @@ OUR_OWN_PROPERTIES = {
     "zookeeper.connection.timeout.ms",
     "broker.lease.ms",
     "controlled.shutdown.timeout.ms",
+    *(key.name for key in ZOOKEEPER_SECURITY_KEYS),
+}
+SINCE_KAFKA_4_4 = {
+    "sasl.oauthbearer.allow.unverified.audience",
+    "sasl.oauthbearer.allow.unverified.issuer",
 }
 OF_PLUGINS = {"super.users"}
 """Properties of Kafka that belong to its plug-ins, so that its own table does not list them."""
@@ -89,7 +95,7 @@ def test_broker_property_is_kafkas_or_known_as_not_honoured(fact: Fact) -> None:
 
 def test_brokers_have_no_property_that_kafka_has_not_but_our_own() -> None:
     extra = {key.name for key in BROKER} - {fact.name for fact in facts("broker")}
-    assert extra == OUR_OWN_PROPERTIES | OF_PLUGINS | DYNAMIC_ONLY
+    assert extra == OUR_OWN_PROPERTIES | OF_PLUGINS | DYNAMIC_ONLY | SINCE_KAFKA_4_4
 
 
 def test_topic_properties_have_kafkas_synonyms() -> None:
@@ -137,7 +143,13 @@ def test_every_broker_property_is_a_declared_attribute_of_its_type() -> None:
         ConfigType.CLASS: "str",
     }
     declared = dict(BrokerAttributes.__annotations__)
-    for name in ("listener_protocols", "tls_settings", "sasl_settings", "inter_broker_listener"):
+    for name in (
+        "listener_protocols",
+        "tls_settings",
+        "sasl_settings",
+        "inter_broker_listener",
+        "zookeeper_security",
+    ):
         declared.pop(name)  # from several properties
     for name in ("listeners", "advertised_listeners"):
         assert declared.pop(name) == "list[Listener]"

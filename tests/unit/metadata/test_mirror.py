@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.metadata import Change, Node
+from ottla.metadata.zookeeper.connection import Reply
 from ottla.metadata.zookeeper.jute import EventType, OpCode, WatchEvent, ZkCode, ZkError
 from ottla.metadata.zookeeper.mirror import Mirror
-from ottla.metadata.zookeeper.session import Reply
 
 
 class Tree:

@@ -27,6 +27,7 @@ from ottla.base.config.listener import (
     client_listeners,
     parse_protocols,
 )
+from ottla.base.config.oauthbearer_settings import OAuthBearerSettings
 from ottla.base.config.sasl_settings import SaslSettings, listener_sasl
 from ottla.base.config.tls_settings import TlsSettings, listener_tls
 from ottla.base.config.unused_properties import (
@@ -38,6 +39,7 @@ from ottla.base.config.unused_properties import (
     unused_items,
 )
 from ottla.base.config.validator import Value
+from ottla.base.config.zookeeper_security import without_tls, zookeeper_security
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 
 __all__ = ["BROKER", "BrokerConfig", "Listener", "Notice"]
@@ -147,6 +149,16 @@ class BrokerConfig(BrokerAttributes):
         """Return the value of a property in Kafka's text form."""
         return format_value(self._values[name])
 
+    @property
+    def oauthbearer_settings(self) -> frozenset[OAuthBearerSettings]:
+        """The settings of all listeners that accept OAUTHBEARER tokens."""
+        return frozenset(
+            mechanism.oauthbearer
+            for sasl in self.sasl_settings.values()
+            for mechanism in sasl.mechanisms
+            if mechanism.oauthbearer is not None
+        )
+
     def notices(self) -> list[Notice]:
         """Return messages about static properties that are unknown or have no effect."""
         found = []
@@ -167,6 +179,22 @@ class BrokerConfig(BrokerAttributes):
                 found.append(Notice(logging.WARNING, f"{name} has no effect: {reason}."))
             else:
                 found.append(Notice(logging.WARNING, _unknown_property(name)))
+        return found + self._zookeeper_notices()
+
+    def _zookeeper_notices(self) -> list[Notice]:
+        found = [
+            Notice(
+                logging.WARNING,
+                f"{name} has no effect: zookeeper.ssl.client.enable is not true.",
+            )
+            for name in without_tls(self.static)
+        ]
+        if self.zookeeper_security.sends_password_in_plain_text:
+            text = (
+                "zookeeper.auth.scheme=digest sends the password in plain text: set "
+                "zookeeper.ssl.client.enable=true, or zookeeper.auth.scheme=sasl."
+            )
+            found.append(Notice(logging.WARNING, text))
         return found
 
     def _misplaced(self, name: str) -> str | None:
@@ -224,6 +252,7 @@ class BrokerConfig(BrokerAttributes):
             self.listeners, self.listener_security_protocol_map
         )
         self.tls_settings = self._tls_settings()
+        self.zookeeper_security = zookeeper_security(self._values)
         self.sasl_settings = self._sasl_settings()
         self.inter_broker_listener = self._inter_broker_listener()
         self.advertised_listeners = self._advertised_listeners()

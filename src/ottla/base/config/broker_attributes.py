@@ -13,6 +13,7 @@ from __future__ import annotations
 from ottla.base.config.listener import Listener, SecurityProtocol
 from ottla.base.config.sasl_settings import SaslSettings
 from ottla.base.config.tls_settings import TlsSettings
+from ottla.base.config.zookeeper_security import ZooKeeperSecurity
 
 
 class BrokerAttributes:
@@ -71,6 +72,22 @@ class BrokerAttributes:
     connections_max_reauth_ms: int
     connection_failed_authentication_delay_ms: int
     principal_builder_class: str
+    sasl_oauthbearer_jwks_endpoint_url: str | None
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int
+    sasl_oauthbearer_clock_skew_seconds: int
+    sasl_oauthbearer_expected_audience: list[str]
+    sasl_oauthbearer_allow_unverified_audience: bool
+    sasl_oauthbearer_expected_issuer: str | None
+    sasl_oauthbearer_allow_unverified_issuer: bool
+    sasl_oauthbearer_scope_claim_name: str
+    sasl_oauthbearer_sub_claim_name: str
+    sasl_oauthbearer_jwt_validator_class: str
+    delegation_token_secret_key: str | None
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_expiry_check_interval_ms: int
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
@@ -135,6 +152,24 @@ class BrokerAttributes:
     zookeeper_connect: str | None
     zookeeper_session_timeout_ms: int
     zookeeper_connection_timeout_ms: int
+    zookeeper_ssl_client_enable: bool
+    zookeeper_clientCnxnSocket: str | None  # noqa: N815 the property is spelled like this
+    zookeeper_ssl_keystore_location: str | None
+    zookeeper_ssl_keystore_type: str | None
+    zookeeper_ssl_keystore_password: str | None
+    zookeeper_ssl_truststore_location: str | None
+    zookeeper_ssl_truststore_type: str | None
+    zookeeper_ssl_truststore_password: str | None
+    zookeeper_ssl_endpoint_identification_algorithm: str
+    zookeeper_ssl_protocol: str
+    zookeeper_ssl_enabled_protocols: list[str]
+    zookeeper_ssl_cipher_suites: list[str]
+    zookeeper_set_acl: bool
+    zookeeper_auth_scheme: str
+    zookeeper_auth_user: str | None
+    zookeeper_auth_password: str | None
+    zookeeper_security: ZooKeeperSecurity
+    """The properties for secure connections to ZooKeeper, together."""
     broker_lease_ms: int
     min_insync_replicas: int
     unclean_leader_election_enable: bool

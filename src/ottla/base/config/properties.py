@@ -11,13 +11,14 @@ value counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ottla.base.errors import UserError
 
 _BLANKS = " \t\f"
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _SIMPLE = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPES = {"\\": "\\\\"} | {character: f"\\{name}" for name, character in _SIMPLE.items()}
 
 
 def parse_properties(text: str, source: str = "the configuration") -> dict[str, str]:
@@ -57,6 +58,13 @@ def load_properties(path: str) -> dict[str, str]:
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     return parse_properties(text, path)
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Return the text of a .properties file, in ASCII so that every version of Java reads it."""
+    return "".join(
+        f"{_escape(name, is_key=True)}={_escape(value)}\n" for name, value in properties.items()
+    )
 
 
 def parse_override(argument: str) -> tuple[str, str]:
@@ -103,6 +111,24 @@ def _unescape(text: str) -> str:
     unescaped = _ESCAPE.sub(_replace_escape, text)
     # A character outside the Basic Multilingual Plane is written as two \\u escapes.
     return unescaped.encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+def _escape(text: str, *, is_key: bool = False) -> str:
+    escaped = []
+    for index, character in enumerate(text):
+        if character in _ESCAPES:
+            escaped.append(_ESCAPES[character])
+        elif is_key and character in " =:#!":
+            escaped.append(f"\\{character}")
+        elif character == " " and index == 0:
+            escaped.append("\\ ")
+        elif " " <= character <= "~":
+            escaped.append(character)
+        else:
+            units = character.encode("utf-16-be", "surrogatepass")
+            pairs = [units[place : place + 2] for place in range(0, len(units), 2)]
+            escaped += [f"\\u{int.from_bytes(pair):04x}" for pair in pairs]
+    return "".join(escaped)
 
 
 def _replace_escape(match: re.Match[str]) -> str:

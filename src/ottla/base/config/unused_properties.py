@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _ZOOKEEPER = "this ZooKeeper client setting is not in this release"
+_REVOCATION = "certificates are not checked for revocation in this release"
 _POLICY = "policy classes are Java code, which this broker cannot load"
 
 REFUSED = {
@@ -29,10 +30,17 @@ REFUSED = {
     "ssl.engine.factory.class": "TLS engines are Java code, which this broker cannot load",
     "authorizer.class.name": "authorization is not in this release",
     "remote.log.storage.system.enable": "remote storage is not in this release",
+    "zookeeper.ssl.crl.enable": _REVOCATION,
+    "zookeeper.ssl.ocsp.enable": _REVOCATION,
 }
 """Properties with which the broker does not start, and the reasons."""
 
-HARMLESS_VALUES = {"authorizer.class.name": "", "remote.log.storage.system.enable": "false"}
+HARMLESS_VALUES = {
+    "authorizer.class.name": "",
+    "remote.log.storage.system.enable": "false",
+    "zookeeper.ssl.crl.enable": "false",
+    "zookeeper.ssl.ocsp.enable": "false",
+}
 """Values with which a refused property is accepted, because they disable its feature."""
 
 _NO_QUORUM = "Ottla does not use a KRaft controller quorum"
@@ -55,9 +63,8 @@ NOT_NEEDED = {
 }
 
 _KERBEROS = "Ottla does not support Kerberos (GSSAPI)"
-_OAUTH = "OAUTHBEARER is not in this release"
+_OBTAIN = "it configures how clients obtain tokens, which brokers do not"
 _LOGIN = "it configures Java's login of connections between brokers"
-_TOKENS = "delegation tokens are not in this release"
 _JAVA_TLS = "it configures Java's implementation of TLS"
 _REMOTE = "remote storage is not in this release"
 _METRICS = "metrics reporters are Java code, which this broker cannot load"
@@ -73,11 +80,11 @@ _PREALLOCATE = "segment files grow as records are appended"
 NO_EFFECT = {
     "ssl.": _JAVA_TLS,
     "sasl.kerberos.": _KERBEROS,
-    "sasl.oauthbearer.": _OAUTH,
+    "sasl.oauthbearer.": _OBTAIN,
     "sasl.login.": _LOGIN,
     "sasl.client.callback.handler.class": _LOGIN,
     "security.providers": _JAVA_TLS,
-    "delegation.token.": _TOKENS,
+    "delegation.token.master.key": "Kafka 4 removed it; set delegation.token.secret.key",
     "listener.name.": "of the properties of a listener, only those for TLS and SASL are in this "
     "release",
     "allow.everyone.if.no.acl.found": "authorization is not in this release",
@@ -131,6 +138,7 @@ SHOWN = {
     "follower's connections",
     "replication.quota.window.num": "a replication quota accumulates for one second",
     "replication.quota.window.size.seconds": "a replication quota accumulates for one second",
+    "zookeeper.clientCnxnSocket": "the ZooKeeper client of this broker is not a Java program",
     "log.dir.failure.timeout.ms": "brokers do not report failed log directories to the controller",
     "log.initial.task.delay.ms": "each background task first runs after its own interval",
     "log.flush.start.offset.checkpoint.interval.ms": "log start offsets are checkpointed together "

@@ -24,7 +24,9 @@ from ottla.base.installation import install_extra
 
 SERVER = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java",
           "netty-handler", "netty-transport", "netty-buffer", "netty-common", "netty-codec",
-          "netty-resolver")  # fmt: skip
+          "netty-codec-base", "netty-resolver", "netty-transport-classes-epoll",
+          "netty-transport-native-epoll", "netty-transport-native-unix-common",
+          "commons-io")  # fmt: skip
 LOGGING = (
     ("log4j-slf4j2-impl", "log4j-core", "log4j-api"),
     ("logback-classic", "logback-core"),

@@ -36,6 +36,8 @@ class OpCode(IntEnum):
     EXISTS = 3
     GET_DATA = 4
     SET_DATA = 5
+    GET_ACL = 6
+    SET_ACL = 7
     SYNC = 9
     PING = 11
     GET_CHILDREN2 = 12
@@ -43,6 +45,7 @@ class OpCode(IntEnum):
     MULTI = 14
     CLOSE_SESSION = -11
     AUTH = 100
+    SASL = 102
     ADD_WATCH = 106
     REMOVE_WATCHES = 18
     ERROR = -1
@@ -68,8 +71,10 @@ class ZkCode(IntEnum):
     NODE_EXISTS = -110
     NOT_EMPTY = -111
     SESSION_EXPIRED = -112
+    INVALID_ACL = -114
     AUTH_FAILED = -115
     SESSION_MOVED = -118
+    AUTHENTICATION_REQUIRED = -124
 
 
 class ZkError(Exception):
@@ -184,6 +189,10 @@ def auth(scheme: str, credentials: bytes) -> bytes:
     return _INT.pack(0) + string(scheme) + buffer(credentials)
 
 
+def set_acl(path: str, acl: Sequence[Acl]) -> bytes:
+    return string(path) + _acl(acl) + _INT.pack(ANY_VERSION)
+
+
 def op_body(op: ZkOp, acl: Sequence[Acl]) -> bytes:
     if op.code is OpCode.CREATE:
         flags = EPHEMERAL_FLAG if op.ephemeral else 0
@@ -239,6 +248,26 @@ def read_children(payload: bytes, position: int) -> tuple[list[str], Stat]:
         name, position = _read_buffer(payload, position)
         children.append((name or b"").decode())
     return children, Stat(*_STAT.unpack_from(payload, position))
+
+
+def read_acl(payload: bytes, position: int) -> list[Acl]:
+    (count,) = _INT.unpack_from(payload, position)
+    position += 4
+    entries = []
+    for _ in range(count):
+        (permissions,) = _INT.unpack_from(payload, position)
+        scheme, position = _read_buffer(payload, position + 4)
+        id, position = _read_buffer(payload, position)
+        entries.append(Acl(permissions, (scheme or b"").decode(), (id or b"").decode()))
+    return entries
+
+
+def read_token(payload: bytes, position: int) -> bytes:
+    """Decode the reply to SASL. A server without SASL replies with an empty token."""
+    if position >= len(payload):
+        return b""
+    token, _ = _read_buffer(payload, position)
+    return token or b""
 
 
 def check_multi(payload: bytes, position: int) -> None:

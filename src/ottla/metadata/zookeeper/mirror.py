@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 from ottla.base.metadata import Change, Node
 from ottla.metadata.zookeeper import jute
+from ottla.metadata.zookeeper.connection import ConnectionLoss, Reply
 from ottla.metadata.zookeeper.jute import EventType, OpCode, WatchEvent, ZkCode, ZkError
-from ottla.metadata.zookeeper.session import ConnectionLoss, Reply, ZooKeeperSession
+from ottla.metadata.zookeeper.session import ZooKeeperSession
 
 MAX_OUTSTANDING_READS = 500
 

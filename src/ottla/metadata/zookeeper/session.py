@@ -16,6 +16,10 @@ carried out. The store determines the outcome (see store.py).
 
 `on_connected` is awaited after each reconnect, before any other request: the watches of the old
 connection are gone, and changes may have been missed.
+
+Settings that do not fit the ensemble, such as a wrong password, make `start` fail once every server
+has rejected them. Later they are logged, and the session keeps trying: somebody may be changing the
+ensemble's settings.
 """
 
 from __future__ import annotations
@@ -25,36 +29,32 @@ import logging
 import random
 import ssl
 import struct
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, cast
+from typing import TypeAlias
 
+from ottla.base.config.zookeeper_security import ZooKeeperCredentials
+from ottla.base.errors import UserError
 from ottla.metadata.zookeeper import jute
-from ottla.metadata.zookeeper.jute import (
-    Connected,
-    OpCode,
-    ReplyHeader,
-    WatchEvent,
-    ZkCode,
-    ZkError,
+from ottla.metadata.zookeeper.connection import (
+    Connection,
+    ConnectionLoss,
+    Reply,
+    SettingsRejected,
+    tls_failure,
 )
+from ottla.metadata.zookeeper.jute import Connected, OpCode, WatchEvent, ZkCode, ZkError
 
 logger = logging.getLogger(__name__)
 
-MAX_FRAME_BYTES = 64 * 1024 * 1024
 CONNECT_ATTEMPT_S = 2.0
 RETRY_PAUSE_S = 0.05
+REJECTED_PAUSE_S = 1.0
+"""Pause after every server has rejected the settings, which other attempts rarely change."""
 NO_SESSION = 0
 NO_PASSWORD = bytes(16)
 
-_unpack_int = struct.Struct(">i").unpack_from
-
-
-class ConnectionLoss(ZkError):
-    """The connection ended before the reply: the request may or may not have been carried out."""
-
-    def __init__(self) -> None:
-        super().__init__(ZkCode.CONNECTION_LOSS)
+TlsContext: TypeAlias = Callable[[], Awaitable[ssl.SSLContext]]
+"""Returns the TLS context for the next connection. Raises UserError if its files are unusable."""
 
 
 class SessionClosed(ZkError):
@@ -62,25 +62,23 @@ class SessionClosed(ZkError):
         super().__init__(ZkCode.SESSION_EXPIRED)
 
 
-class Reply(NamedTuple):
-    zxid: int
-    payload: bytes
-    position: int
-
-
-class _Pending(NamedTuple):
-    xid: int
-    reply: asyncio.Future[Reply]
-
-
 class ZooKeeperSession:
+    """A session with one of the servers of an ensemble.
+
+    Args:
+        servers: Hosts and ports of the servers.
+        timeout_ms: The session timeout to request.
+        tls: Source of the TLS contexts, or None for plain text.
+        credentials: The user to authenticate as, or None.
+    """
+
     def __init__(
         self,
         servers: Sequence[tuple[str, int]],
         *,
         timeout_ms: int,
-        tls: ssl.SSLContext | None = None,
-        digest: str | None = None,
+        tls: TlsContext | None = None,
+        credentials: ZooKeeperCredentials | None = None,
     ) -> None:
         self._servers = list(servers)
         random.shuffle(self._servers)
@@ -88,15 +86,20 @@ class ZooKeeperSession:
         self.timeout_ms = timeout_ms
         """The session timeout that the ensemble granted."""
         self._tls = tls
-        self._digest = digest
+        self._credentials = credentials
         self.session_id = NO_SESSION
         self._password = NO_PASSWORD
         self._last_zxid = 0
         self._last_heard = 0.0
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
         self._ready: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_prepared = False
+        self._was_ready = False
         self._reported: set[str] = set()
+        self._rejections: dict[tuple[str, int], SettingsRejected] = {}
+        self.last_failure: str | None = None
+        """Why the last attempt to connect failed, if it did."""
         self._closed = False
         self.on_event: Callable[[WatchEvent, int], None] = lambda event, zxid: None
         self.on_connected: Callable[[], Awaitable[None]] = _nothing
@@ -105,7 +108,11 @@ class ZooKeeperSession:
     # ------------------------------------------------------------------------ start and close
 
     async def start(self) -> None:
-        """Connect and create a session. The caller must limit the time."""
+        """Connect and create a session. The caller must limit the time.
+
+        Raises:
+            SettingsRejected: Every server rejects the settings of this client.
+        """
         self._task = asyncio.create_task(self._run(), name="zookeeper-session")
         await self.connected()
 
@@ -179,43 +186,70 @@ class ZooKeeperSession:
         while not self._closed:
             host, port = self._servers[index % len(self._servers)]
             index += 1
+            self._rejections.pop((host, port), None)
+            had_session, self._is_prepared = self.session_id != NO_SESSION, False
             try:
                 await self._serve(host, port)
+            except SettingsRejected as error:
+                self._rejections[host, port] = error
+                if not had_session and not self._is_prepared:
+                    self.session_id, self._password = NO_SESSION, NO_PASSWORD  # nobody used it
+                self._report(str(error), logging.WARNING)
             except (OSError, ZkError, ValueError, TimeoutError, struct.error) as error:
-                self._report(f"{host}:{port}: {str(error) or type(error).__name__}")
+                reason = str(error) or ("no response" if isinstance(error, TimeoutError) else None)
+                self._report(f"ZooKeeper {host}:{port}: {reason or type(error).__name__}")
             self._drop_connection()
+            rejected = len(self._rejections) == len(self._servers)
+            if rejected and not self._was_ready:
+                self._reject_start(next(iter(self._rejections.values())))
+                return
             if index % len(self._servers) == 0:
-                await asyncio.sleep(RETRY_PAUSE_S * random.uniform(0.5, 1.5))
+                pause_s = REJECTED_PAUSE_S if rejected else RETRY_PAUSE_S
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
 
-    def _report(self, failure: str) -> None:
+    def _reject_start(self, error: SettingsRejected) -> None:
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().create_future()
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()
+
+    def _report(self, failure: str, level: int = logging.INFO) -> None:
         """Log each distinct failure once per outage, so that long outages do not fill the log."""
-        if failure not in self._reported:
-            logger.info("ZooKeeper %s", failure)
+        self.last_failure = failure.rstrip(".")
+        if failure not in self._reported and (self._was_ready or level == logging.INFO):
+            logger.log(level, "%s", failure)
         self._reported.add(failure)
 
     def _idle_s(self) -> float:
         return asyncio.get_running_loop().time() - self._last_heard
 
     async def _serve(self, host: str, port: int) -> None:
-        """Connect, and keep the connection until it ends."""
-        connection = _Connection(self)
+        """Connect, and keep the connection until it ends.
+
+        Raises:
+            SettingsRejected: The server rejects the settings of this client.
+        """
+        connection = Connection(self, f"{host}:{port}")
         loop = asyncio.get_running_loop()
+        tls = await self._tls_context()
         sent_at = loop.time()
         # Closed even if the server does not answer in time: a late answer would move the session to
         # a connection that has been abandoned.
         try:
             async with asyncio.timeout(CONNECT_ATTEMPT_S):
-                await loop.create_connection(lambda: connection, host, port, ssl=self._tls)
-                granted = await connection.handshake(
-                    jute.connect_request(
-                        self._last_zxid, self._wanted_timeout_ms, self.session_id, self._password
-                    )
-                )
+                await self._connect(connection, host, port, tls)
+                granted = await self._handshake(connection)
             if granted.timeout_ms <= 0 or granted.session_id == NO_SESSION:
                 self._lose_session("the ensemble reports that it has expired")
                 return
             self.session_id, self._password = granted.session_id, granted.password
             self.timeout_ms = granted.timeout_ms
+            if self._credentials is not None:
+                # Before any other request, even a ping: servers that require authentication would
+                # end the session.
+                async with asyncio.timeout(CONNECT_ATTEMPT_S):
+                    await connection.authenticate(self._credentials)
             # Counted from before the request: the ensemble's timeout cannot have started earlier.
             self._last_heard = sent_at
             self._connection = connection
@@ -227,25 +261,72 @@ class ZooKeeperSession:
             finally:
                 preparing.cancel()
                 await asyncio.gather(preparing, return_exceptions=True)
+        except ConnectionLoss:
+            if connection.failure is None:
+                raise
         finally:
             connection.close()
+        if connection.failure is not None:
+            raise connection.failure
 
-    async def _prepare(self, connection: _Connection) -> None:
-        """Authenticate and call `on_connected`. Runs beside the pings, because it may take long."""
+    async def _tls_context(self) -> ssl.SSLContext | None:
         try:
-            if self._digest is not None:
-                await connection.authenticate("digest", self._digest.encode())
+            return None if self._tls is None else await self._tls()
+        except UserError as error:
+            raise SettingsRejected(str(error)) from None
+
+    async def _connect(
+        self, connection: Connection, host: str, port: int, tls: ssl.SSLContext | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        if tls is None:
+            await loop.create_connection(lambda: connection, host, port)
+            return
+        try:
+            await loop.create_connection(lambda: connection, host, port, ssl=tls)
+        except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
+            rejection = tls_failure(error, f"{host}:{port}")
+            if rejection is not None:
+                raise rejection from None
+            raise ConnectionResetError(
+                "the server closed the connection during the TLS handshake; check that it is the "
+                "port for TLS (secureClientPort)"
+            ) from None
+
+    async def _handshake(self, connection: Connection) -> Connected:
+        request = jute.connect_request(
+            self._last_zxid, self._wanted_timeout_ms, self.session_id, self._password
+        )
+        try:
+            return await connection.handshake(request)
+        except ConnectionLoss:
+            if connection.failure is not None:
+                raise connection.failure from None
+            hint = "" if self._tls is not None else ", or expects TLS (zookeeper.ssl.client.enable)"
+            raise ConnectionResetError(
+                f"the server closed the connection; perhaps it has no quorum yet{hint}"
+            ) from None
+
+    async def _prepare(self, connection: Connection) -> None:
+        """Call `on_connected`. Runs beside the pings, because it may take long."""
+        try:
             await self.on_connected()
-        except ZkError as error:
-            logger.warning("Closing an unusable ZooKeeper connection: %s", error)
+        except SettingsRejected as error:
+            connection.close(error)
+            return
+        except (ZkError, ValueError, struct.error) as error:
+            if connection.failure is None:
+                logger.warning("Closing an unusable ZooKeeper connection: %s", error)
             connection.close()
             return
         ready, self._ready = self._ready, None
+        self._is_prepared = self._was_ready = True
+        self.last_failure = None
         self._reported.clear()
         if ready is not None and not ready.done():
             ready.set_result(None)
 
-    async def _keep_alive(self, connection: _Connection) -> None:
+    async def _keep_alive(self, connection: Connection) -> None:
         """Send pings, and leave a silent server while the session can still move to another one.
 
         Raises:
@@ -272,8 +353,11 @@ class ZooKeeperSession:
 
     # --------------------------------------------------------------------- called by the connection
 
-    def heard(self, sent_at: float | None = None) -> None:
-        self._last_heard = asyncio.get_running_loop().time() if sent_at is None else sent_at
+    def heard(self, sent_at: float) -> None:
+        self._last_heard = sent_at
+
+    def saw_event(self, event: WatchEvent, zxid: int) -> None:
+        self.on_event(event, zxid)
 
     @property
     def last_zxid(self) -> int:
@@ -286,136 +370,3 @@ class ZooKeeperSession:
 
 async def _nothing() -> None:
     return None
-
-
-class _Connection(asyncio.Protocol):
-    def __init__(self, session: ZooKeeperSession) -> None:
-        self._session = session
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._received = bytearray()
-        self._handshake: asyncio.Future[Connected] | None = None
-        self._pending: deque[_Pending] = deque()
-        self._auth: asyncio.Future[None] | None = None
-        self._pinged_at = 0.0
-        self._next_xid = 1
-        self._closed = asyncio.Event()
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed.is_set()
-
-    async def closed_within(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._closed.wait()
-        except TimeoutError:
-            pass
-
-    async def handshake(self, connect: bytes) -> Connected:
-        assert self._transport is not None
-        self._handshake = self._loop.create_future()
-        self._transport.write(jute.frame(connect))
-        return await self._handshake
-
-    async def authenticate(self, scheme: str, credentials: bytes) -> None:
-        assert self._transport is not None
-        self._auth = self._loop.create_future()
-        body = jute.auth(scheme, credentials)
-        self._transport.write(jute.frame(jute.request(jute.AUTH_XID, OpCode.AUTH, body)))
-        await self._auth
-
-    def send(self, code: OpCode, body: bytes = b"") -> asyncio.Future[Reply]:
-        if self._transport is None or self.is_closed:
-            raise ConnectionLoss
-        xid, self._next_xid = self._next_xid, self._next_xid % 0x7FFF_FFFF + 1
-        reply: asyncio.Future[Reply] = self._loop.create_future()
-        self._pending.append(_Pending(xid, reply))
-        self._transport.write(jute.frame(jute.request(xid, code, body)))
-        return reply
-
-    def ping(self) -> None:
-        if self._transport is not None and not self.is_closed:
-            self._pinged_at = self._loop.time()
-            self._transport.write(jute.frame(jute.request(jute.PING_XID, OpCode.PING)))
-
-    def close(self) -> None:
-        if self.is_closed:
-            return
-        self._closed.set()
-        if self._transport is not None:
-            self._transport.abort()
-        waiting: list[asyncio.Future[object]] = [
-            each  # type: ignore[misc]
-            for each in (self._handshake, self._auth, *(pending.reply for pending in self._pending))
-            if each is not None
-        ]
-        self._pending.clear()
-        for future in waiting:
-            if not future.done():
-                future.set_exception(ConnectionLoss())
-                future.exception()
-
-    # ------------------------------------------------------------------------ asyncio.Protocol
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
-        if self.is_closed:  # abandoned meanwhile
-            self._transport.abort()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.close()
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        position = 0
-        try:
-            while len(self._received) - position >= 4:
-                (size,) = _unpack_int(self._received, position)
-                if not 0 <= size <= MAX_FRAME_BYTES:
-                    raise ValueError(f"invalid frame size of {size} bytes")
-                end = position + 4 + size
-                if end > len(self._received):
-                    break
-                self._handle_frame(bytes(self._received[position + 4 : end]))
-                position = end
-        except (ValueError, struct.error) as error:
-            logger.warning("ZooKeeper sent an invalid reply: %s", error)
-            self.close()
-        del self._received[:position]
-
-    def _handle_frame(self, payload: bytes) -> None:
-        if self.is_closed:
-            return
-        if self._handshake is not None and not self._handshake.done():
-            self._handshake.set_result(jute.read_connected(payload))
-            return
-        header, position = jute.read_reply_header(payload)
-        if header.xid == jute.PING_XID:
-            self._session.heard(self._pinged_at)
-        elif header.xid == jute.WATCH_XID:
-            self._session.on_event(jute.read_event(payload, position), header.zxid)
-        elif header.xid == jute.AUTH_XID:
-            self._handle_auth(header)
-        else:
-            self._handle_reply(header, payload, position)
-
-    def _handle_auth(self, header: ReplyHeader) -> None:
-        if self._auth is None or self._auth.done():
-            return
-        if header.error:
-            self._auth.set_exception(ZkError(header.error))
-        else:
-            self._auth.set_result(None)
-
-    def _handle_reply(self, header: ReplyHeader, payload: bytes, position: int) -> None:
-        if not self._pending or self._pending[0].xid != header.xid:
-            raise ValueError(f"the reply to request {header.xid} is out of order")
-        pending = self._pending.popleft()
-        self._session.saw_zxid(header.zxid)
-        if pending.reply.done():
-            return
-        if header.error:
-            pending.reply.set_exception(ZkError(header.error))
-        else:
-            pending.reply.set_result(Reply(header.zxid, payload, position))

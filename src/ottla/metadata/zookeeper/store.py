@@ -21,9 +21,9 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import ssl
 from collections.abc import Callable, Sequence
 
+from ottla.base.config.zookeeper_security import ZooKeeperCredentials
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 from ottla.base.metadata import (
     ACCESS,
@@ -38,9 +38,10 @@ from ottla.base.metadata import (
     WatchCallback,
 )
 from ottla.metadata.zookeeper import jute
+from ottla.metadata.zookeeper.connection import ConnectionLoss, SettingsRejected
 from ottla.metadata.zookeeper.jute import MultiFailed, OpCode, ZkCode, ZkError, ZkOp
 from ottla.metadata.zookeeper.mirror import Mirror
-from ottla.metadata.zookeeper.session import ConnectionLoss, SessionClosed, ZooKeeperSession
+from ottla.metadata.zookeeper.session import SessionClosed, TlsContext, ZooKeeperSession
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ WRITERS = "/writers"
 STRUCTURE = (
     TREE, LEASES, WRITERS, f"{TREE}/controller", f"{TREE}/registrations", f"{TREE}/live",
     f"{TREE}/draining", f"{TREE}/topics", f"{TREE}/configs", f"{TREE}/configs/brokers",
-    ACCESS_ROOT, f"{ACCESS_ROOT}/scram",
+    ACCESS_ROOT, f"{ACCESS_ROOT}/scram", f"{ACCESS_ROOT}/tokens",
 )  # fmt: skip
 """Parent nodes that ZooKeeper requires."""
 DEFAULT_PORT = 2181
@@ -64,6 +65,8 @@ class ZooKeeperStore:
         self._session = session
         self._root = root
         self._acl = jute.CREATOR_ALL_ACL if with_acl else jute.OPEN_ACL
+        self._protects = with_acl
+        self._has_checked_acl = False
         self._tree = Mirror(session, root + TREE, self._notify)
         self._access = Mirror(session, root + ACCESS_ROOT, self._notify_access)
         self._leases: Mirror | None = None
@@ -86,8 +89,9 @@ class ZooKeeperStore:
         *,
         session_timeout_ms: int,
         connect_timeout_ms: int,
-        tls: ssl.SSLContext | None = None,
-        digest: str | None = None,
+        tls: TlsContext | None = None,
+        credentials: ZooKeeperCredentials | None = None,
+        set_acl: bool = False,
     ) -> ZooKeeperStore:
         """Connect to the ensemble and load the tree.
 
@@ -95,24 +99,33 @@ class ZooKeeperStore:
             connect: Kafka's `zookeeper.connect`: `host:port,host:port/root`.
             session_timeout_ms: The session timeout to request.
             connect_timeout_ms: How long to wait for the connection.
-            tls: The TLS context, or None for plain text.
-            digest: Credentials as `user:password`; nodes are then accessible to this user only.
+            tls: Source of the TLS contexts, or None for plain text.
+            credentials: The user to authenticate as, or None.
+            set_acl: Whether new nodes are accessible only to those whom ZooKeeper authenticated as
+                the user of this session.
 
         Raises:
-            UserError: `connect` is malformed, or the ensemble could not be reached in time.
+            UserError: `connect` is malformed, or the ensemble could not be reached in time, or it
+                rejects these settings.
         """
         servers, root = parse_connect(connect)
-        session = ZooKeeperSession(servers, timeout_ms=session_timeout_ms, tls=tls, digest=digest)
-        store = cls(session, root, with_acl=digest is not None)
+        session = ZooKeeperSession(
+            servers, timeout_ms=session_timeout_ms, tls=tls, credentials=credentials
+        )
+        store = cls(session, root, with_acl=set_acl)
         try:
             async with asyncio.timeout(connect_timeout_ms / 1000):
                 await session.start()
         except TimeoutError:
             await session.close()
+            why = f" The last failure was: {session.last_failure}." if session.last_failure else ""
             raise UserError(
                 f"Could not connect to ZooKeeper at {connect} within {connect_timeout_ms} ms. "
-                "Check that it is running and that zookeeper.connect is correct."
+                f"Check that it is running and that zookeeper.connect is correct.{why}"
             ) from None
+        except SettingsRejected:
+            await session.close()
+            raise
         return store
 
     # ----------------------------------------------------------------------- the MetadataStore port
@@ -289,11 +302,15 @@ class ZooKeeperStore:
     # ---------------------------------------------------------------------------------- the session
 
     async def _on_connected(self) -> None:
-        await self._ensure_structure()
-        await self._access.load()
-        await self._tree.load()
-        if self._leases is not None:
-            await self._leases.load()
+        try:
+            await self._ensure_structure()
+            await self._access.load()
+            await self._tree.load()
+            if self._leases is not None:
+                await self._leases.load()
+            await self._report_open_nodes()
+        except ZkError as error:
+            raise self._rejection(error) or error from None
 
     async def _ensure_structure(self) -> None:
         parts = self._root.strip("/").split("/") if self._root else []
@@ -308,9 +325,47 @@ class ZooKeeperStore:
             )
             for path, data in wanted
         ]
-        for result in await asyncio.gather(*creates, return_exceptions=True):
-            if isinstance(result, ZkError) and result.code != ZkCode.NODE_EXISTS:
-                raise result
+        results = await asyncio.gather(*creates, return_exceptions=True)
+        for (path, _), result in zip(wanted, results, strict=True):
+            if not isinstance(result, ZkError) or result.code == ZkCode.NODE_EXISTS:
+                continue
+            if result.code == ZkCode.NO_AUTH and path in roots[1:]:
+                continue  # the parent belongs to somebody else, and this node may still exist
+            raise ZkError(result.code, path)
+
+    def _rejection(self, error: ZkError) -> SettingsRejected | None:
+        """Return the sentence for an error that is a matter of settings, or None."""
+        tree = self._root or "/"
+        if error.code == ZkCode.NO_AUTH:
+            return SettingsRejected(
+                f"ZooKeeper denies this broker access to the nodes of the cluster at {tree}: they "
+                "belong to another user. Check zookeeper.auth.user, zookeeper.auth.password and "
+                "zookeeper.ssl.keystore.location."
+            )
+        if error.code == ZkCode.INVALID_ACL:
+            return SettingsRejected(
+                f"ZooKeeper cannot protect the nodes of the cluster at {tree}, because it has not "
+                "authenticated this broker. Set zookeeper.auth.user and zookeeper.auth.password, "
+                "or zookeeper.set.acl=false."
+            )
+        return None
+
+    async def _report_open_nodes(self) -> None:
+        """Warn of nodes that everybody can read, although new ones are protected."""
+        if not self._protects or self._has_checked_acl:
+            return
+        for path in (self._root + each for each in (TREE, ACCESS_ROOT, LEASES)):
+            reply = await self._session.request(OpCode.GET_ACL, jute.string(path))
+            acl = jute.read_acl(reply.payload, reply.position)
+            if any(each.scheme == "world" for each in acl):
+                logger.warning(
+                    "everyone can access %s in ZooKeeper, although zookeeper.set.acl is true; "
+                    "protect the existing nodes with: zookeeper-security-migration "
+                    "--zookeeper.acl secure",
+                    path,
+                )
+                break
+        self._has_checked_acl = True
 
     def _on_event(self, event: jute.WatchEvent, zxid: int) -> None:
         self._access.on_event(event, zxid)
