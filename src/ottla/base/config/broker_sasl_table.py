@@ -26,6 +26,8 @@ GSSAPI = "GSSAPI"
 PLAIN = "PLAIN"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTHBEARER = "OAUTHBEARER"
+LOGIN_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
+"""The mechanisms with which brokers log in to each other."""
 SASL_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 """The mechanisms that listeners support."""
 
