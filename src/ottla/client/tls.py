@@ -59,7 +59,7 @@ def tls_settings(config: CommonConfig) -> TlsSettings | None:
         truststore_password=config.ssl_truststore_password or None,
         truststore_certificates=config.ssl_truststore_certificates or None,
         endpoint_identification_algorithm="" if algorithm.lower() == "none" else algorithm,
-        names=names,
+        names=tuple(names.items()),
     )
 
 

@@ -51,6 +51,12 @@ def test_kafkas_properties_are_the_settings() -> None:
     )
 
 
+def test_settings_can_be_compared_and_hashed() -> None:
+    """Brokers keep them in sets."""
+    first, second = settings(ssl_ca_location="ca.pem"), settings(ssl_ca_location="ca.pem")
+    assert {first, second} == {first}
+
+
 def test_librdkafkas_names_of_pem_text_are_kafkas_properties() -> None:
     given = {
         "bootstrap.servers": "a:1",

@@ -36,8 +36,8 @@ class TlsSettings:
     principal_mapping_rules: str = "DEFAULT"
     allow_dn_changes: bool = False
     allow_san_changes: bool = False
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Names of properties that a client's user has set by another name, for messages."""
+    names: tuple[tuple[str, str], ...] = ()
+    """Settings that a client's user has set by other names, and these names, for messages."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class TlsSettings:
 
     def name_of(self, setting: str) -> str:
         """Return the name of a property, such as `listener.name.internal.ssl.keystore.location`."""
-        return self.names.get(setting) or f"{self.prefix}{setting}"
+        return dict(self.names).get(setting) or f"{self.prefix}{setting}"
 
 
 def listener_prefix(listener: str) -> str:
