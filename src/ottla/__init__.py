@@ -35,6 +35,7 @@ _PUBLIC = {
     "ottla.client.producer.future": ("RecordFuture", "RecordMetadata"),
     "ottla.client.producer.partitioners": ("PriorityPartitioner", "RoundRobinPartitioner"),
     "ottla.client.producer.async_producer": ("AsyncProducer",),
+    "ottla.client.token_provider": ("TokenProvider",),
     "ottla.client.producer.table_future": ("TableFuture", "TableMetadata"),
 }  # fmt: skip
 """Module -> the names that `ottla` has from it. They are loaded when first used, so that importing

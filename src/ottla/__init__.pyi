@@ -86,5 +86,6 @@ from ottla.client.producer.partitioners import RoundRobinPartitioner as RoundRob
 from ottla.client.producer.producer import Producer as Producer
 from ottla.client.producer.table_future import TableFuture as TableFuture
 from ottla.client.producer.table_future import TableMetadata as TableMetadata
+from ottla.client.token_provider import TokenProvider as TokenProvider
 
 __version__: str

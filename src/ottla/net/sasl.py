@@ -15,6 +15,7 @@ import secrets
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.net.errors import AuthenticationFailed
+from ottla.net.oauthbearer import rejection
 from ottla.wire import rpc
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def authenticator(mechanism: SaslMechanism, timeout_s: float) -> Authenticate:
                 rpc.sasl_authenticate(auth_bytes=message), timeout_s
             )
             if response.error_code:
-                reason = response.error_message or "wrong user name or password"
+                reason = rejection(response.error_message or "wrong user name or password")
                 raise AuthenticationFailed(f"{connection.name} rejected the credentials: {reason}")
             lifetime_ms = response.session_lifetime_ms
             message = await exchange.respond(bytes(response.auth_bytes))

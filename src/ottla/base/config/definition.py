@@ -117,7 +117,8 @@ class ConfigKey:
         """
         value = _PARSERS[self.type](self.name, text.strip())
         if self.validator is not None and not self.validator.accepts(value):
-            raise ConfigError(self.name, text.strip() or "''", self.validator.allowed)
+            shown = "[hidden]" if self.sensitive else text.strip() or "''"
+            raise ConfigError(self.name, shown, self.validator.allowed)
         return value
 
     def format(self, value: Value) -> str | None:
