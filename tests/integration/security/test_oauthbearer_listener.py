@@ -19,7 +19,9 @@ from tests.integration.security.test_tls_listener import pem
 from tests.jwt_issuer import AUDIENCE, ISSUER, KeyServer, SigningKey, claims, key_set, sign
 from tests.raw_client import Api, ConnectionClosed, RawClient
 
+from ottla import Producer
 from ottla.base.errors import ErrorCode
+from ottla.client.errors import AuthenticationFailed
 from ottla.testing.broker import BrokerFailed
 from ottla.testing.broker_thread import BrokerThread
 
@@ -450,3 +452,70 @@ def test_aiokafka_authenticates(secured: BrokerThread, authority: Authority) -> 
         return int(record.offset)
 
     assert asyncio.run(produce()) == 0
+
+
+@needs_openssl
+def test_our_clients_authenticate_by_function_and_authenticate_again(
+    secured: BrokerThread, authority: Authority
+) -> None:
+    server = secured.broker.server
+    before = server.reauthentications_succeeded
+
+    def new_token() -> tuple[str, float]:
+        expires_at = time.time() + 2
+        return sign(KEY, sub="ours", exp=expires_at), expires_at
+
+    profile = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": authority.certificate,
+        "sasl.mechanism": "OAUTHBEARER",
+    }
+    with Producer(address(secured), profile=profile, oauth_cb=new_token) as producer:
+        deadline = time.monotonic() + TIMEOUT_S
+        while server.reauthentications_succeeded < before + 2 and time.monotonic() < deadline:
+            producer.send("ours", b"v").result(TIMEOUT_S)
+            time.sleep(0.01)
+        principals = {str(each.principal) for each in server.connections}
+    assert server.reauthentications_succeeded >= before + 2
+    assert "User:ours" in principals
+
+
+@needs_openssl
+def test_our_clients_fetch_tokens_from_an_endpoint(
+    secured: BrokerThread, authority: Authority
+) -> None:
+    endpoint = TokenEndpoint()
+    profile = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": authority.certificate,
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.client.credentials.client.id": "app",
+        "sasl.oauthbearer.client.credentials.client.secret": "app-secret",
+        "sasl.oauthbearer.token.endpoint.url": endpoint.url,
+    }
+    try:
+        with Producer(address(secured), profile=profile) as producer:
+            assert producer.send("endpoint", b"v").result(TIMEOUT_S).offset == 0
+    finally:
+        endpoint.close()
+
+
+@needs_openssl
+def test_our_clients_report_that_a_token_is_not_accepted(
+    secured: BrokerThread, authority: Authority
+) -> None:
+    profile = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": authority.certificate,
+        "sasl.mechanism": "OAUTHBEARER",
+    }
+    with (
+        pytest.raises(AuthenticationFailed) as raised,
+        Producer(
+            address(secured),
+            profile=profile,
+            oauth_cb=lambda: (sign(KEY, aud="payroll"), time.time() + 60),
+        ),
+    ):
+        pass
+    assert str(raised.value).endswith("rejected the credentials: invalid token")

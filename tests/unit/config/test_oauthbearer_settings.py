@@ -87,6 +87,9 @@ def test_a_file_url_names_its_path() -> None:
 def test_options_of_the_login_module_configure_tls() -> None:
     found = settings({}, ssl_truststore_location="/ca.pem", ssl_truststore_type="PEM").tls
     assert (found.truststore_location, found.truststore_type) == ("/ca.pem", "PEM")
+    assert hash(settings({}, ssl_truststore_location="/ca.pem")) != hash(settings({}))
+    with pytest.raises(ConfigError, match=r"unknown option ssl\.names"):
+        settings({}, ssl_names="x")
     with pytest.raises(ConfigError, match=r"unknown option ssl\.nonsense"):
         settings({}, ssl_nonsense="x")
 

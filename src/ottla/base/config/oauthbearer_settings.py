@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from ottla.base.config.broker_oauthbearer_table import OAUTHBEARER_KEYS
+from ottla.base.config.broker_security_table import SSL_KEYS
 from ottla.base.config.definition import ConfigError
 from ottla.base.config.tls_settings import TlsSettings, listener_prefix
 from ottla.base.config.validator import Value
@@ -129,11 +130,11 @@ def _check_claims(settings: OAuthBearerSettings, listener: str) -> None:
 
 
 def _tls_settings(prefix: str, options: Mapping[str, str]) -> TlsSettings:
-    known = {each.name for each in fields(TlsSettings)} - {"prefix"}
+    known = {key.name for key in SSL_KEYS}
     found: dict[str, object] = {}
     for name, text in options.items():
         attribute = name.removeprefix("ssl.").replace(".", "_")
-        if name.startswith("ssl.") and attribute in known:
+        if name in known:
             found[attribute] = tuple(text.split(",")) if attribute in _LISTS else text
         elif name.startswith("ssl."):
             allowed = f"must not have the unknown option {name}"

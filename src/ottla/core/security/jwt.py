@@ -141,12 +141,18 @@ def _checked_header(header: Mapping[str, Json]) -> tuple[str, str | None]:
 
 
 def _decoded(part: str, what: str) -> bytes:
+    problem = f"the {what} of the token is not in base64url"
     if not part or not _BASE64URL.fullmatch(part):
-        raise TokenRejected(f"the {what} of the token is not in base64url")
+        raise TokenRejected(problem)
     try:
-        return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+        decoded = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except binascii.Error:
-        raise TokenRejected(f"the {what} of the token is not in base64url") from None
+        raise TokenRejected(problem) from None
+    # The last character may have unused bits. With other values, it would be the same token in
+    # another form.
+    if base64.urlsafe_b64encode(decoded).rstrip(b"=").decode("ascii") != part:
+        raise TokenRejected(problem)
+    return decoded
 
 
 def _decoded_object(part: str, what: str) -> dict[str, Json]:

@@ -148,7 +148,7 @@ class ScramExchange:
         self._found: TokenCredential | None = None
         self._user = ""
         self._kind = "user"
-        """Description of `_user` for the log."""
+        """Kind of the name in `_user`, for the log."""
         self._authorization_id = ""
         self._header = b""
         self._client_first = ""

@@ -61,6 +61,8 @@ def test_a_token_is_parsed_into_its_parts() -> None:
         (token({"alg": "RS256"}, signature=""), "signature"),
         (token({"alg": "RS256"}, signature="a+b="), "signature"),
         (token({"alg": "RS256"}, signature="a"), "signature"),
+        (token({"alg": "RS256"}, signature="c2l="), "signature"),
+        (token({"alg": "RS256"}, signature="c2k9c2h"), "signature"),
         (token("[]"), "header"),
         (token("nonsense"), "header"),
         (token({"alg": "RS256"}, "[1]"), "payload"),
