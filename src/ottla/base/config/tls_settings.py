@@ -36,7 +36,7 @@ class TlsSettings:
     principal_mapping_rules: str = "DEFAULT"
     allow_dn_changes: bool = False
     allow_san_changes: bool = False
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Names of properties that a client's user has set by another name, for messages."""
 
     @property
