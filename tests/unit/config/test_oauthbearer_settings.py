@@ -100,3 +100,11 @@ def test_only_the_built_in_validation_can_be_chosen() -> None:
     assert key.parse(f"{package}.BrokerJwtValidator") == f"{package}.BrokerJwtValidator"
     with pytest.raises(ConfigError):
         key.parse("com.example.Validator")
+
+
+def test_listeners_with_equal_settings_are_one_member_of_a_set() -> None:
+    """The broker keeps one set of keys for all listeners with the same settings."""
+    trusting = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem"}
+    one, same = settings({}, **trusting), settings({}, **trusting)
+    other = settings({}, **trusting | {"ssl.truststore.location": "/other.pem"})
+    assert {one, same, other} == {one, other}
