@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 
-_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+from ottla.base.jaas import JaasError, parse_jaas
+from ottla.client.errors import InvalidConfig
 
 
-def jaas_options(text: str) -> dict[str, str]:
+def jaas_options(text: str) -> Mapping[str, str]:
     """Return the options of a login module.
 
     Args:
-        text: Value of `sasl.jaas.config`: `Module required name="value" …;`.
+        text: Value of `sasl.jaas.config`, which may be empty: `Module required name="value" …;`.
+
+    Raises:
+        InvalidConfig: The value is not one login module.
     """
-    return {
-        match[1]: re.sub(r"\\(.)", r"\1", match[2] or match[3] or match[4] or "")
-        for match in _OPTION.finditer(text)
-    }
+    if not text.strip():
+        return {}
+    try:
+        return parse_jaas(text).options
+    except JaasError as error:
+        raise InvalidConfig(f"Invalid value of sasl.jaas.config: it {error}.") from None

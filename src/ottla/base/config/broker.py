@@ -29,6 +29,7 @@ from ottla.base.config.listener import (
 )
 from ottla.base.config.oauthbearer_settings import OAuthBearerSettings
 from ottla.base.config.sasl_settings import SaslSettings, listener_sasl
+from ottla.base.config.secrets import HIDDEN
 from ottla.base.config.tls_settings import TlsSettings, listener_tls
 from ottla.base.config.unused_properties import (
     no_effect,
@@ -226,7 +227,7 @@ class BrokerConfig(BrokerAttributes):
 
     def __repr__(self) -> str:
         texts = {**self.static, **self.dynamic_default, **self.dynamic_broker}
-        shown = {name: text if _is_public(name) else "[hidden]" for name, text in texts.items()}
+        shown = {name: text if _is_public(name) else HIDDEN for name, text in texts.items()}
         return f"BrokerConfig({shown!r})"
 
     def _resolve_node_id(self, explicit: Mapping[str, Value]) -> None:

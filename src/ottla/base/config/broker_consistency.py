@@ -7,7 +7,7 @@ from collections.abc import Container
 from ottla.base.config.broker_attributes import BrokerAttributes
 from ottla.base.config.broker_sasl_table import LOGIN_MECHANISMS
 from ottla.base.config.definition import ConfigError
-from ottla.base.config.sasl_settings import HIDDEN
+from ottla.base.config.secrets import HIDDEN
 from ottla.base.config.tls_settings import listener_prefix
 
 _RANGES = [

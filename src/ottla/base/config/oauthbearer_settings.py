@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from ottla.base.config.broker_oauthbearer_table import OAUTHBEARER_KEYS
 from ottla.base.config.broker_security_table import SSL_KEYS
 from ottla.base.config.definition import ConfigError
+from ottla.base.config.secrets import HIDDEN
 from ottla.base.config.tls_settings import TlsSettings, listener_prefix
 from ottla.base.config.validator import Value
 
@@ -104,7 +105,7 @@ def _check_url(settings: OAuthBearerSettings, listener: str) -> None:
         is_valid = False
     else:
         if url.username is not None or url.password is not None:
-            raise ConfigError(name, "[hidden]", "must not have a user name or a password")
+            raise ConfigError(name, HIDDEN, "must not have a user name or a password")
     if is_valid and url.scheme == "file":
         is_valid = bool(url.path) and url.netloc in ("", "localhost")
     elif is_valid:
@@ -138,5 +139,5 @@ def _tls_settings(prefix: str, options: Mapping[str, str]) -> TlsSettings:
             found[attribute] = tuple(text.split(",")) if attribute in _LISTS else text
         elif name.startswith("ssl."):
             allowed = f"must not have the unknown option {name}"
-            raise ConfigError(f"{prefix}sasl.jaas.config", "[hidden]", allowed)
+            raise ConfigError(f"{prefix}sasl.jaas.config", HIDDEN, allowed)
     return TlsSettings(prefix="ssl.", **found)  # type: ignore[arg-type]

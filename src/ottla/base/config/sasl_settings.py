@@ -14,6 +14,7 @@ from ottla.base.config.broker_sasl_table import (
 )
 from ottla.base.config.definition import ConfigError
 from ottla.base.config.oauthbearer_settings import OAuthBearerSettings, listener_oauthbearer
+from ottla.base.config.secrets import HIDDEN
 from ottla.base.config.tls_settings import listener_prefix
 from ottla.base.config.validator import Value
 from ottla.base.jaas import (
@@ -30,7 +31,6 @@ _MODULES = {
     **dict.fromkeys(SCRAM_MECHANISMS, SCRAM_MODULE),
     OAUTHBEARER: OAUTHBEARER_MODULE,
 }
-HIDDEN = "[hidden]"
 
 
 @dataclass(frozen=True, slots=True)
