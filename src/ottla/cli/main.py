@@ -12,6 +12,7 @@ SECTIONS = {
     "Start and operate": {
         "broker": "ottla.cli.broker:broker",
         "cluster": "ottla.cli.cluster:cluster",
+        "secure": "ottla.cli.secure.command:secure",
         "zookeeper": "ottla.cli.zookeeper:zookeeper",
         "zookeeper-acl": ("ottla.cli.zookeeper_security_migration:zookeeper_security_migration"),
         "storage": "ottla.cli.kafka_storage:kafka_storage",
