@@ -1,7 +1,6 @@
 """`ottla secure`: certificates, users and configuration files of a secured cluster.
 
 layout.py          the files of the directory
-private_files.py   how they are written
 certificates.py    the certificate authority and the certificates of brokers
 texts.py           the text of server.properties and of the clients' profiles
 init.py            `ottla secure init`

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Protocol
 
 from ottla.base.config.properties import load_properties
+from ottla.base.private_file import make_private_directory, read_private, write_private
 from ottla.cli.secure.certificates import Authority, facts
 from ottla.cli.secure.layout import SecureDirectory
 from ottla.cli.secure.plan import LOOPBACK, BrokerPlan, zookeeper_hosts
-from ottla.cli.secure.private_files import make_private_directory, read_private, write_private
 from ottla.cli.secure.renew import load_authority, trust
 from ottla.cli.secure.texts import (
     ADMIN,

@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ottla.base.errors import UserError
-from ottla.cli.secure.private_files import read_private
+from ottla.base.private_file import read_private
 
 DEFAULT_DIRECTORY = "secure"
 LOCAL_DIRECTORY = "secure"

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from ottla.base.config.listener import Listener
 from ottla.base.config.properties import load_properties
+from ottla.base.private_file import read_private, write_private
 from ottla.cli.secure.certificates import facts
 from ottla.cli.secure.first_users import put_users
 from ottla.cli.secure.init import Initializer
 from ottla.cli.secure.layout import LOCAL_DIRECTORY, SecureDirectory
 from ottla.cli.secure.plan import plan_brokers
-from ottla.cli.secure.private_files import read_private, write_private
 from ottla.cli.secure.renew import renew
 from ottla.cli.secure.texts import Login, property_line, replace_property
 

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ottla.base.errors import UserError
+from ottla.base.private_file import read_private, write_private
 from ottla.cli.secure.certificates import Authority, Facts, certificate_count, facts
 from ottla.cli.secure.layout import SecureDirectory
-from ottla.cli.secure.private_files import read_private, write_private
 from ottla.cli.secure.texts import TRUSTED, pem_property, replace_property
 
 

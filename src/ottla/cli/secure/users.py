@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import UserError
+from ottla.base.private_file import make_private_directory, prepared, read_private
 from ottla.base.scram import ScramMechanism
 from ottla.cli.secure.layout import SecureDirectory
-from ottla.cli.secure.private_files import make_private_directory, prepared, read_private
 from ottla.cli.secure.texts import (
     BROKERS,
     JAAS,
