@@ -122,3 +122,42 @@ class KeyServer(AbstractContextManager["KeyServer"]):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class TokenEndpoint(AbstractContextManager["TokenEndpoint"]):
+    """An HTTP server that issues tokens for client credentials."""
+
+    def __init__(self, key: SigningKey, subject: str = "app") -> None:
+        self.forms: list[str] = []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                size = int(self.headers["Content-Length"])
+                outer.forms.append(self.rfile.read(size).decode())
+                now = int(time.time())
+                token = sign(key, sub=subject, iat=now, exp=now + 300)
+                body = json.dumps(
+                    {"access_token": token, "expires_in": 300, "token_type": "Bearer"}
+                ).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/token"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
-import http.server
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +14,16 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.integration.client.certificates import Authority, needs_openssl
 from tests.integration.security.test_tls_listener import pem
-from tests.jwt_issuer import AUDIENCE, ISSUER, KeyServer, SigningKey, claims, key_set, sign
+from tests.jwt_issuer import (
+    AUDIENCE,
+    ISSUER,
+    KeyServer,
+    SigningKey,
+    TokenEndpoint,
+    claims,
+    key_set,
+    sign,
+)
 from tests.raw_client import Api, ConnectionClosed, RawClient
 
 from ottla import Producer
@@ -341,49 +348,13 @@ def test_confluent_kafka_authenticates_again_with_new_tokens(
     assert errors == []
 
 
-class TokenEndpoint:
-    """An OAuth token endpoint for client credentials."""
-
-    def __init__(self) -> None:
-        self.forms: list[str] = []
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                size = int(self.headers["Content-Length"])
-                outer.forms.append(self.rfile.read(size).decode())
-                now = int(time.time())
-                token = sign(KEY, sub="app", iat=now, exp=now + 300)
-                body = json.dumps(
-                    {"access_token": token, "expires_in": 300, "token_type": "Bearer"}
-                ).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/token"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
 @needs_openssl
 def test_confluent_kafka_fetches_a_token_by_oidc(
     secured: BrokerThread, authority: Authority
 ) -> None:
     import confluent_kafka
 
-    endpoint = TokenEndpoint()
+    endpoint = TokenEndpoint(KEY)
     try:
         producer = confluent_kafka.Producer(
             {
@@ -484,7 +455,7 @@ def test_our_clients_authenticate_by_function_and_authenticate_again(
 def test_our_clients_fetch_tokens_from_an_endpoint(
     secured: BrokerThread, authority: Authority
 ) -> None:
-    endpoint = TokenEndpoint()
+    endpoint = TokenEndpoint(KEY)
     profile = {
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": authority.certificate,
