@@ -451,10 +451,19 @@ class Connection(asyncio.BufferedProtocol):
             self.close(_certificate_rejected(self.name, error))
             return
         reason = "" if error is None else f": {error}"
-        self.close(ConnectionLost(f"{self._closed_by_broker()}{reason}"))
+        self._ended_by_broker(reason)
 
     def eof_received(self) -> None:
-        self.close(ConnectionLost(self._closed_by_broker()))
+        self._ended_by_broker()
+
+    def _ended_by_broker(self, reason: str = "") -> None:
+        error = ConnectionLost(f"{self._closed_by_broker()}{reason}")
+        if self._renewal is not None and not self._waiting:
+            # The broker's last response may have rejected the credentials. The task that waits for
+            # it runs first, and closes the connection with that error.
+            self._loop.call_soon(self.close, error)
+        else:
+            self.close(error)
 
     def _closed_by_broker(self) -> str:
         text = f"{self.name} closed the connection"

@@ -179,6 +179,26 @@ def test_a_refused_renewal_fails_the_requests_that_wait() -> None:
     assert Api.METADATA not in script.served
 
 
+def test_a_refusal_that_arrives_with_the_end_of_the_connection_is_reported() -> None:
+    script = Sessions(1)
+    script.refuses_after = 1
+
+    async def use(connection: Connection) -> None:
+        receive = connection.buffer_updated
+
+        def receive_with_end(count: int) -> None:
+            receive(count)
+            if script.served.count(Api.SASL_AUTHENTICATE) == 2:
+                connection.eof_received()
+
+        connection.buffer_updated = receive_with_end  # type: ignore[method-assign]
+        await until_due(connection)
+        with pytest.raises(AuthenticationFailed, match="rejected the credentials"):
+            await metadata(connection)
+
+    run_with(script, use)
+
+
 @pytest.mark.parametrize("is_ended_by_client", [True, False])
 def test_a_connection_that_ends_during_a_renewal_fails_the_requests_that_wait(
     is_ended_by_client: bool,

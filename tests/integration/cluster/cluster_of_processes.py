@@ -65,6 +65,8 @@ class ClusterOfProcesses:
             **QUICK,
             **{key.replace("_", "."): value for key, value in overrides.items()},
         }
+        self.client_settings: dict[str, Any] = {}
+        """librdkafka's settings for connections to the cluster."""
         self.brokers: dict[int, BrokerProcess] = {}
         for id in range(1, count + 1):
             self.add(id)
@@ -103,7 +105,7 @@ class ClusterOfProcesses:
             # A short timeout, so that a paused broker does not delay calls that others could
             # answer.
             settings = {"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 3_000}
-            self._admin = AdminClient({**settings, "log_level": 0})
+            self._admin = AdminClient({**settings, "log_level": 0, **self.client_settings})
         return self._admin
 
     def partitions(self, topic: str) -> dict[int, PartitionView]:
@@ -143,9 +145,13 @@ class ClusterOfProcesses:
 
         Brokers, the controller included, learn of changes at different times."""
         host, _, port = broker.bootstrap.rpartition(":")
-        with RawClient(int(port), host) as client:
+        return sorted(self._known_to(host, int(port))) == sorted(self.brokers)
+
+    def _known_to(self, host: str, port: int) -> list[int]:
+        """Return the IDs of the brokers that the broker with this address knows."""
+        with RawClient(port, host) as client:
             reported = client.call(Api.METADATA, topics=[])
-        return sorted(each.node_id for each in reported.brokers) == sorted(self.brokers)
+        return [each.node_id for each in reported.brokers]
 
     def heal(self) -> None:
         self.start()
@@ -177,14 +183,15 @@ class ClusterOfProcesses:
         configs = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, replicas, config=configs)
         # Not `admin`, whose short timeout would expire on a slow disk.
-        patient = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        settings = {"bootstrap.servers": self.bootstrap, "log_level": 0}
+        patient = AdminClient({**settings, **self.client_settings})
         made = patient.create_topics([new], operation_timeout=TIMEOUT_S, request_timeout=TIMEOUT_S)
         for future in made.values():
             future.result(TIMEOUT_S)
 
     def read_all(self, topic: str, expected: int = 0) -> dict[int, list[bytes]]:
         """Return the values by partition, in offset order, up to the ends of the logs."""
-        with consumer_of(self.bootstrap) as consumer:
+        with consumer_of(self.bootstrap, **self.client_settings) as consumer:
             ends = {
                 index: _end_offset(consumer, TopicPartition(topic, index))
                 for index in self.partitions(topic)

@@ -13,6 +13,8 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 FLUSH_TIMEOUT_S = 60.0
+NOT_DOTTED = ("error_cb", "log_level")
+"""Settings of librdkafka whose names have underscores."""
 
 
 class Load:
@@ -23,7 +25,7 @@ class Load:
         self.acknowledged: dict[int, list[int]] = defaultdict(list)
         self.acknowledged_at: dict[int, list[float]] = defaultdict(list)
         self.failures: list[Any] = []
-        self._producer = Producer(
+        self._connect(
             {
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
@@ -34,13 +36,18 @@ class Load:
                 "retry.backoff.max.ms": 200,
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
-                "topic.metadata.refresh.fast.interval.ms": 50,
-                "log_level": 0,
-                **{key.replace("_", "."): value for key, value in properties.items()},
+                **{
+                    key if key in NOT_DOTTED else key.replace("_", "."): value
+                    for key, value in properties.items()
+                },
             }
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _connect(self, properties: dict[str, Any]) -> None:
+        own = {"topic.metadata.refresh.fast.interval.ms": 50, "log_level": 0}
+        self._producer = Producer({**own, **properties})
 
     def __enter__(self) -> Load:
         self._thread.start()
