@@ -27,7 +27,7 @@ DESCRIPTORS = Path("/proc/self/fd")
 PATIENCE_S = 20.0
 SOON_MS = 200
 LATER_MS = 2_000
-"""Enough for a thread on a busy machine to read the system's certificates, and a handshake."""
+"""Enough on a busy machine to read the system's certificates, or for three requests."""
 BLOCKING: dict[str, Callable[..., Any]] = {
     "producer": Producer, "consumer": Consumer, "admin": Admin,
 }  # fmt: skip
@@ -114,7 +114,9 @@ FAILURES = {
     "TLS where there is none": Failure(
         fake(speak_plainly), {"security_protocol": "SSL"}, "TLS", timeout_ms=LATER_MS
     ),
-    "a wrong password": Failure(fake(refuse_the_password), PLAIN, "bad password"),
+    "a wrong password": Failure(
+        fake(refuse_the_password), PLAIN, "bad password", timeout_ms=LATER_MS
+    ),
 }
 CASES = [
     pytest.param(kind, failure, id=f"{kind}-{name}")
