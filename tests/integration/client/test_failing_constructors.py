@@ -25,7 +25,7 @@ from ottla.wire.api import Api
 
 DESCRIPTORS = Path("/proc/self/fd")
 PATIENCE_S = 20.0
-SOON_MS = 200
+SOON_MS = 500
 LATER_MS = 2_000
 """Enough on a busy machine to read the system's certificates, or for three requests."""
 BLOCKING: dict[str, Callable[..., Any]] = {
