@@ -14,6 +14,7 @@ from tests.integration.client.certificates import Authority, Certificate, needs_
 from ottla import Consumer, Producer
 from ottla.client.errors import ClientError
 from ottla.testing.broker import BrokerProcess
+from ottla.testing.broker_thread import BrokerThread
 
 pytestmark = needs_openssl
 
@@ -240,6 +241,42 @@ def test_clients_learn_why_the_handshake_failed(
                 context.load_cert_chain(keys.certificate, keys.key)
             with pytest.raises(ssl.SSLError, match=alert):
                 send_request(broker, context)
+
+
+def test_a_requested_certificate_is_optional_but_verified(
+    authority: Authority, stranger: Authority, tmp_path: Path
+) -> None:
+    """CPython cannot name the accepted authorities in the request, so clients send any certificate
+    that they have."""
+    import confluent_kafka
+
+    own, forged = (signer.sign("app-1", "DNS:client") for signer in (authority, stranger))
+    properties = tls_properties(authority, tmp_path, ssl__client__auth="requested")
+    with BrokerThread(overrides=properties) as broker:
+
+        def connect(keys: Certificate | None) -> tuple[set[str], str]:
+            """Return the principals of the connections, and what the client reported."""
+            errors: list[str] = []
+            settings: dict[str, object] = {
+                **trusting(authority),
+                "bootstrap.servers": f"127.0.0.1:{broker.broker.ports['SSL']}",
+                "error_cb": lambda error: errors.append(str(error)),
+            }
+            if keys is not None:
+                settings["ssl.certificate.location"] = keys.certificate
+                settings["ssl.key.location"] = keys.key
+            client = confluent_kafka.Producer(settings)
+            try:
+                client.list_topics(timeout=5 if keys is forged else TIMEOUT_S)
+            except confluent_kafka.KafkaException:
+                client.poll(0)
+            connections = broker.broker.server.connections
+            return broker.call(lambda: {str(each.principal) for each in connections}), str(errors)
+
+        assert connect(None) == ({"User:ANONYMOUS"}, "[]")
+        principals, errors = connect(own)
+        assert ("User:CN=app-1" in principals, errors) == (True, "[]")
+        assert "unknown ca" in connect(forged)[1]
 
 
 # ------------------------------------------------------------------------------------- reloading
