@@ -109,11 +109,13 @@ class DelegationTokens:
         """Create a token. Raises KafkaError."""
 
         def decide() -> tuple[DelegationToken, list[Op]]:
+            tokens = self._broker.image.tokens
             token = decide_create(
                 request,
                 self._limits,
                 token_id=self._new_id(),
-                token_count=len(self._broker.image.tokens),
+                token_count=len(tokens),
+                own_count=sum(each.requester == request.requester for each in tokens.values()),
                 acts_for_others=acts_for_others,
                 now_ms=self._broker.clock.time_ms(),
             )

@@ -14,6 +14,7 @@ from ottla.core.controller.delegation_tokens import (
     MAX_REMOVALS,
     MAX_RENEWERS,
     MAX_TOKENS,
+    MAX_TOKENS_OF_REQUESTER,
     TokenLimits,
     TokenRequest,
     check_may_use_tokens,
@@ -36,7 +37,7 @@ def create(**changes: Any) -> DelegationToken:
         "renewers": [BOB],
         "max_lifetime_ms": -1,
     }
-    options = {"token_count": 0, "acts_for_others": False}
+    options = {"token_count": 0, "own_count": 0, "acts_for_others": False}
     options.update({name: changes.pop(name) for name in list(changes) if name in options})
     request = TokenRequest(**(fields | changes))
     return decide_create(request, LIMITS, token_id="t1", now_ms=NOW, **options)  # type: ignore[arg-type]
@@ -85,7 +86,13 @@ def test_times_do_not_exceed_64_bits() -> None:
     limits = TokenLimits(2**63 - 1, 2**63 - 1)
     request = TokenRequest(ALICE, ALICE, [], -1)
     found = decide_create(
-        request, limits, token_id="t", token_count=0, acts_for_others=False, now_ms=NOW
+        request,
+        limits,
+        token_id="t",
+        token_count=0,
+        own_count=0,
+        acts_for_others=False,
+        now_ms=NOW,
     )
     assert found.max_ms == found.expires_ms == 2**63 - 1
     assert decide_renew(found, ALICE, 2**63 - 1, limits, NOW).expires_ms == 2**63 - 1
@@ -102,6 +109,11 @@ def test_a_token_for_another_owner_needs_permission() -> None:
     [
         ({"renewers": [Principal("Group", "x")]}, ErrorCode.INVALID_PRINCIPAL_TYPE),
         ({"token_count": MAX_TOKENS}, ErrorCode.POLICY_VIOLATION),
+        ({"own_count": MAX_TOKENS_OF_REQUESTER}, ErrorCode.POLICY_VIOLATION),
+        (
+            {"renewers": [Principal("User", f"{i}" * MAX_NAME_BYTES) for i in range(8)]},
+            ErrorCode.POLICY_VIOLATION,
+        ),
         ({"renewers": [BOB] * (MAX_RENEWERS + 1)}, ErrorCode.POLICY_VIOLATION),
         (
             {"renewers": [Principal("User", "x" * (MAX_NAME_BYTES + 1))]},
