@@ -6,7 +6,7 @@
 | a renewer is not a user | INVALID_PRINCIPAL_TYPE |
 | the requester may not act for the owner | DELEGATION_TOKEN_AUTHORIZATION_FAILED |
 | no token has the HMAC | DELEGATION_TOKEN_NOT_FOUND |
-| the requester is neither the owner nor a renewer | DELEGATION_TOKEN_OWNER_MISMATCH |
+| the requester is not the owner, a renewer, or a super user that ends it | …_OWNER_MISMATCH |
 | the token has expired | DELEGATION_TOKEN_EXPIRED |
 | there are too many tokens or renewers, or their names are too long | POLICY_VIOLATION |
 """
@@ -151,7 +151,12 @@ def decide_renew(
 
 
 def decide_expire(
-    token: DelegationToken | None, requester: Principal, period_ms: int, now_ms: int
+    token: DelegationToken | None,
+    requester: Principal,
+    period_ms: int,
+    *,
+    acts_for_others: bool,
+    now_ms: int,
 ) -> DelegationToken | None:
     """Return a token with its new time of expiry, or None if it expires now and is removed.
 
@@ -159,13 +164,15 @@ def decide_expire(
         token: The token, or None if there is none with the HMAC in the request.
         requester: The principal that sent the request.
         period_ms: New time to live; if it is negative, the token expires now.
+        acts_for_others: Whether the requester may end tokens of other owners.
         now_ms: Time in milliseconds since 1970.
 
     Raises:
         KafkaError: The token cannot be changed.
     """
     token = _existing(token)
-    _check_belongs(token, requester)
+    if period_ms >= 0 or not acts_for_others:
+        _check_belongs(token, requester)
     if period_ms < 0:
         return None
     _check_not_expired(token, now_ms)

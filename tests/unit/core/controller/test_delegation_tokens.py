@@ -156,23 +156,26 @@ def test_a_token_that_cannot_be_renewed() -> None:
 
 def test_a_token_expires_now_or_later() -> None:
     token = create()
-    assert decide_expire(token, BOB, -1, NOW) is None
-    assert decide_expire(token, ALICE, -1, NOW + 100_000) is None
-    later = decide_expire(token, ALICE, 300, NOW)
+    assert decide_expire(token, BOB, -1, acts_for_others=False, now_ms=NOW) is None
+    assert decide_expire(token, ALICE, -1, acts_for_others=False, now_ms=NOW + 100_000) is None
+    later = decide_expire(token, ALICE, 300, acts_for_others=False, now_ms=NOW)
     assert later is not None
     assert later.expires_ms == NOW + 300
-    longest = decide_expire(token, ALICE, 100_000, NOW)
+    longest = decide_expire(token, ALICE, 100_000, acts_for_others=False, now_ms=NOW)
     assert longest is not None
     assert longest.expires_ms == token.max_ms
 
 
 def test_a_token_that_cannot_be_expired() -> None:
     token = create()
-    assert error_of(decide_expire, None, ALICE, -1, NOW) == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-    assert error_of(decide_expire, token, CAROL, -1, NOW) == (
+    assert (
+        error_of(decide_expire, None, ALICE, -1, acts_for_others=False, now_ms=NOW)
+        == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    )
+    assert error_of(decide_expire, token, CAROL, -1, acts_for_others=False, now_ms=NOW) == (
         ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     )
-    assert error_of(decide_expire, token, ALICE, 5, NOW + 1_001) == (
+    assert error_of(decide_expire, token, ALICE, 5, acts_for_others=False, now_ms=NOW + 1_001) == (
         ErrorCode.DELEGATION_TOKEN_EXPIRED
     )
 
@@ -192,3 +195,10 @@ def test_a_sweep_removes_a_bounded_number_of_expired_tokens() -> None:
     assert tokens_to_remove([token], NOW + 1_000) == []
     assert tokens_to_remove([token], NOW + 1_001) == [token]
     assert len(tokens_to_remove([token] * 2_000, NOW + 1_001)) == MAX_REMOVALS
+
+
+def test_a_super_user_ends_the_tokens_of_others_but_does_not_prolong_them() -> None:
+    token = create()
+    assert decide_expire(token, CAROL, -1, acts_for_others=True, now_ms=NOW) is None
+    code = error_of(decide_expire, token, CAROL, 5, acts_for_others=True, now_ms=NOW)
+    assert code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
