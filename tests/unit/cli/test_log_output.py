@@ -19,6 +19,7 @@ def line_of(message: str) -> str:
     [
         ("mallory\n[2026-01-01 00:00:00,000] INFO all is well", r"mallory\n[2026"),
         ("a\r\x1b[2Kb", r"a\r\x1b[2Kb"),
+        ("a\ud800b", r"a\ud800b"),
         ("a\x85b\u2028c\u202ed", r"a\x85b\u2028c\u202ed"),
     ],
 )
