@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,18 +24,25 @@ def make_private_directory(directory: Path) -> None:
 
     A directory that exists is closed to other users if it is empty. Otherwise it keeps its mode,
     because other programs may need its other files; the files that are written here are private
-    anyway.
+    anyway. It is refused if other users can put files there, because a key that exists is used.
 
     Raises:
-        UserError: The directory cannot be created or changed.
+        UserError: The directory cannot be created or changed, or is not safe.
     """
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         if not any(directory.iterdir()):
             directory.chmod(DIRECTORY_MODE)
+        status = directory.stat()
     except OSError as error:
         raise UserError(f"Cannot use the directory {directory}: {_reason(error)}.") from None
+    user = os.geteuid()
+    if status.st_mode & stat.S_IWOTH or (user and status.st_uid not in (user, 0)):
+        raise UserError(
+            f"Cannot use the directory {directory}: other users can put files there. Choose "
+            "another one."
+        )
 
 
 def write_private(path: Path, content: bytes | str) -> None:

@@ -271,6 +271,8 @@ class Authentication:
                 self._report_failure(f"the mechanism {mechanism[:100]!r} is not enabled")
                 return self._fail(response)
             case State.RAW_TOKENS:
+                # The raw memory releases what this request holds.
+                self._offer.memory.forget(self._connection.reader)
                 self._connection.reader.use_memory(self._offer.raw_memory)
         if self._dialogue.state is not State.AUTHENTICATED:
             self.deadline = min(self.deadline, now + AUTHENTICATION_TIMEOUT_S)

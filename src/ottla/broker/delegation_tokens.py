@@ -109,11 +109,13 @@ class DelegationTokens:
         """Create a token. Raises KafkaError."""
 
         def decide() -> tuple[DelegationToken, list[Op]]:
+            tokens = self._broker.image.tokens
             token = decide_create(
                 request,
                 self._limits,
                 token_id=self._new_id(),
-                token_count=len(self._broker.image.tokens),
+                token_count=len(tokens),
+                own_count=sum(each.requester == request.requester for each in tokens.values()),
                 acts_for_others=acts_for_others,
                 now_ms=self._broker.clock.time_ms(),
             )
@@ -135,12 +137,16 @@ class DelegationTokens:
         self.check_enabled()
         return await self._broker.controller.change_access(decide)
 
-    async def expire(self, hmac: bytes, requester: Principal, period_ms: int) -> int:
+    async def expire(
+        self, hmac: bytes, requester: Principal, period_ms: int, *, acts_for_others: bool
+    ) -> int:
         """Change the time when a token expires, and return it. Raises KafkaError."""
 
         def decide() -> tuple[int, list[Op]]:
             now_ms, before = self._broker.clock.time_ms(), self.find(hmac)
-            token = decide_expire(before, requester, period_ms, now_ms)
+            token = decide_expire(
+                before, requester, period_ms, acts_for_others=acts_for_others, now_ms=now_ms
+            )
             if token is not None:
                 return token.expires_ms, _replacement(token)
             assert before is not None

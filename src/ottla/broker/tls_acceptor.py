@@ -200,10 +200,13 @@ class TlsHandshake:
             return ANONYMOUS
         name = distinguished_name(certificate["subject"])
         try:
-            return self._tls.rules(self._connection.listener).principal_of(name)
+            principal = self._tls.rules(self._connection.listener).principal_of(name)
         except NoMatchingRule:
             message = f"no rule of ssl.principal.mapping.rules matches {name}"
             raise HandshakeFailed(message) from None
+        if principal == ANONYMOUS:
+            raise HandshakeFailed(f"{name} maps to the name of clients without authentication")
+        return principal
 
 
 async def _send_alert(sock: socket.socket, alert: bytes) -> None:

@@ -25,6 +25,10 @@ return.
 
 The cache is bounded. A new session evicts one that has not been used for MIN_EVICTION_MS; if there
 is none, the client continues with full fetches.
+
+A session belongs to the principal that opened it. IDs are easy to guess, so to every other
+principal the session does not exist: it can neither read the session's partitions, nor move its
+offsets, nor close it.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.principal import ANONYMOUS, Principal
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -82,6 +87,7 @@ class FetchSession(Generic[PartitionT]):
     by_id: bool
     """Whether the session identifies topics by id."""
     last_used_ms: int
+    owner: Principal = ANONYMOUS
     partitions: dict[tuple[str, bytes, int], FetchPartition[PartitionT]] = field(
         default_factory=dict
     )
@@ -152,6 +158,7 @@ class FetchSessionCache(Generic[PartitionT]):
         forgotten: Iterable[tuple[str, bytes, int]],
         by_id: bool,
         now_ms: int,
+        owner: Principal = ANONYMOUS,
     ) -> tuple[FetchSession[PartitionT] | None, list[FetchPartition[PartitionT]], bool]:
         """Find, open or close the session of a fetch request.
 
@@ -162,6 +169,7 @@ class FetchSessionCache(Generic[PartitionT]):
             forgotten: The keys of the partitions to remove from the session.
             by_id: Whether the request identifies topics by id.
             now_ms: The current time.
+            owner: The principal of the client.
 
         Returns:
             The session or None, the partitions to fetch, and whether the response is incremental.
@@ -170,17 +178,18 @@ class FetchSessionCache(Generic[PartitionT]):
             KafkaError: The session does not exist, is at another epoch, or identifies topics the
                 other way.
         """
+        session = self._session_of(owner, session_id)
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            if session is not None:
+                del self._sessions[session_id]
             wanted = list(partitions)
             if epoch == FINAL_EPOCH:
                 return None, wanted, False
-            session = self._open(by_id, now_ms)
+            session = self._open(by_id, now_ms, owner)
             if session is not None:
                 for partition in wanted:
                     session.add(partition)
             return session, wanted, False
-        session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"Fetch session {session_id} does not exist"
@@ -207,12 +216,16 @@ class FetchSessionCache(Generic[PartitionT]):
         self._advance(session, now_ms)
         return session, list(session.partitions.values()), True
 
+    def _session_of(self, owner: Principal, session_id: int) -> FetchSession[PartitionT] | None:
+        session = self._sessions.get(session_id)
+        return session if session is not None and session.owner == owner else None
+
     def _advance(self, session: FetchSession[PartitionT], now_ms: int) -> None:
         session.epoch = 1 if session.epoch >= MAX_EPOCH else session.epoch + 1
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.id)
 
-    def _open(self, by_id: bool, now_ms: int) -> FetchSession[PartitionT] | None:
+    def _open(self, by_id: bool, now_ms: int, owner: Principal) -> FetchSession[PartitionT] | None:
         if len(self._sessions) >= self._max_sessions:
             if not self._sessions:
                 return None
@@ -223,7 +236,7 @@ class FetchSessionCache(Generic[PartitionT]):
         while self._next_id in self._sessions or self._next_id <= 0:
             self._next_id = self._next_id % MAX_EPOCH + 1
         session: FetchSession[PartitionT] = FetchSession(
-            self._next_id, INITIAL_EPOCH + 1, by_id, now_ms
+            self._next_id, INITIAL_EPOCH + 1, by_id, now_ms, owner
         )
         self._sessions[session.id] = session
         self._next_id = self._next_id % MAX_EPOCH + 1

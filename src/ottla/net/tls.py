@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
     from cryptography.x509 import Name
 
+MAX_STORE_BYTES = 16 * 1024 * 1024
+"""Largest key or trust store. A device such as /dev/zero would fill the memory."""
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _PEM_START = b"-----BEGIN "
 _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
@@ -406,9 +408,13 @@ def _certificates_of_pkcs12(data: bytes, settings: TlsSettings, what: str) -> by
 
 def _read(path: str, what: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_STORE_BYTES + 1)
     except OSError as error:
         raise UserError(f"{what} cannot be used: {_reason(error)}.") from None
+    if len(data) > MAX_STORE_BYTES:
+        raise UserError(f"{what} cannot be used: it has more than {MAX_STORE_BYTES} bytes.")
+    return data
 
 
 def _is_pem(data: bytes, type_: str, what: str) -> bool:

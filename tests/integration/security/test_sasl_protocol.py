@@ -555,3 +555,38 @@ def test_changed_users_apply_to_new_connections(broker: BrokerThread) -> None:
         alter(None)
         with connect(broker) as client:
             authenticate(client)
+
+
+def test_large_handshakes_of_version_0_leave_no_memory_behind(broker: BrokerThread) -> None:
+    memory, name = broker.broker.server.request_memory, "x" * 32_000
+    body = {"mechanism": "PLAIN"}
+    frame = b"".join(codec.encode_request(Api.SASL_HANDSHAKE, 0, 1, name, body))
+    for _ in range(2):
+        strangers = [connect(broker) for _ in range(STRANGERS_BYTES // len(frame) // 2 + 1)]
+        for each in strangers:
+            each._socket.sendall(frame[:5_000])
+        deadline = time.monotonic() + TIMEOUT_S
+        while broker.call(lambda: memory.used_bytes) < len(strangers) * len(name):
+            assert time.monotonic() < deadline
+            time.sleep(POLL_S)
+        for each in strangers:
+            each._socket.sendall(frame[5_000:])
+            assert each.receive(Api.SASL_HANDSHAKE, 0, 1).error_code == ErrorCode.NONE
+            each.close()
+    with connect(broker) as client:
+        select(client)
+        begin_large_token(client, broker)
+        assert client.receive(Api.SASL_AUTHENTICATE, 2, 7).error_code == (
+            ErrorCode.SASL_AUTHENTICATION_FAILED
+        )
+
+
+def begin_large_token(client: RawClient, broker: BrokerThread) -> None:
+    """Send a token in two parts, so that the broker keeps the first."""
+    server = broker.broker.server
+    body = {"auth_bytes": b"\0alice\0" + b"x" * 10_000}
+    frame = b"".join(codec.encode_request(Api.SASL_AUTHENTICATE, 2, 7, "raw", body))
+    before = server.bytes_in
+    client._socket.sendall(frame[:5_000])
+    wait_for(server, bytes_in=before + 5_000)
+    client._socket.sendall(frame[5_000:])

@@ -12,7 +12,7 @@ from tests.integration.client.certificates import Authority, Certificate, needs_
 
 from ottla.base.config.tls_settings import TlsSettings
 from ottla.base.errors import UserError
-from ottla.net.tls import certificate_of, client_context, server_context
+from ottla.net.tls import MAX_STORE_BYTES, certificate_of, client_context, server_context
 
 pytestmark = needs_openssl
 
@@ -229,3 +229,12 @@ def test_a_broker_knows_its_subject_as_others_see_it(home: Path) -> None:
     attributes = certificate_of(settings).attributes
     assert attributes == [[*each] for each in seen["subject"]]
     assert len(attributes) == 7
+
+
+def test_a_device_as_a_store_does_not_fill_the_memory() -> None:
+    for settings in (
+        TlsSettings(keystore_location="/dev/zero"),
+        TlsSettings(truststore_location="/dev/zero"),
+    ):
+        with pytest.raises(UserError, match=f"has more than {MAX_STORE_BYTES} bytes"):
+            client_context(settings)

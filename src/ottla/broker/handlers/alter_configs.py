@@ -6,15 +6,18 @@ Behaviours
 - The response is sent when the change is in effect.
 - Loggers cannot be altered by this API: INVALID_REQUEST, as in Kafka.
 
-Deviations: none known."""
+Deviations
+- CLUSTER_AUTHORIZATION_FAILED for changes of brokers by users who are not in `super.users`, if that
+  is set."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from ottla.base.config.resource import AlterOp
+from ottla.base.config.resource import AlterOp, ResourceType
 from ottla.base.errors import KafkaError
 from ottla.broker.context import RequestContext
+from ottla.broker.ports import PeerRecognition
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.alter_configs import ConfigDecision, ConfigRequest
 
@@ -26,8 +29,15 @@ if TYPE_CHECKING:
     )
 
 
+_OF_BROKERS = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+
+
+class Ports(TopicPorts, PeerRecognition, Protocol):
+    """The parts of a broker that the handlers for changes of configs use."""
+
+
 async def handle(
-    broker: TopicPorts, context: RequestContext, request: AlterConfigsRequest
+    broker: Ports, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponseDict:
     requested = [
         ConfigRequest(
@@ -38,20 +48,39 @@ async def handle(
         )
         for resource in request.resources
     ]
-    decisions = await decided(broker, requested, request.validate_only)
+    decisions = await decided(broker, context, requested, request.validate_only)
     return {"throttle_time_ms": 0, "responses": [_result(each) for each in decisions]}
 
 
 async def decided(
-    broker: TopicPorts, requested: list[ConfigRequest], validate_only: bool
+    broker: Ports, context: RequestContext, requested: list[ConfigRequest], validate_only: bool
 ) -> list[ConfigDecision]:
+    refused, allowed = _partitioned(broker, context, requested)
+    if not allowed:
+        return refused
     try:
-        return await broker.controller.alter_configs(requested, validate_only=validate_only)
+        decisions = await broker.controller.alter_configs(allowed, validate_only=validate_only)
     except KafkaError as error:
-        return [
-            ConfigDecision(each.resource_type, each.resource_name, error=error)
-            for each in requested
-        ]
+        decisions = [_failed(each, error) for each in allowed]
+    return refused + decisions
+
+
+def _partitioned(
+    broker: Ports, context: RequestContext, requested: list[ConfigRequest]
+) -> tuple[list[ConfigDecision], list[ConfigRequest]]:
+    """Return the decisions on changes that the client may not make, and the other changes."""
+    try:
+        broker.peer_rule.check_manages_brokers(context.principal)
+    except KafkaError as error:
+        return (
+            [_failed(each, error) for each in requested if each.resource_type in _OF_BROKERS],
+            [each for each in requested if each.resource_type not in _OF_BROKERS],
+        )
+    return [], requested
+
+
+def _failed(request: ConfigRequest, error: KafkaError) -> ConfigDecision:
+    return ConfigDecision(request.resource_type, request.resource_name, error=error)
 
 
 def _result(decision: ConfigDecision) -> AlterConfigsResourceResponseDict:

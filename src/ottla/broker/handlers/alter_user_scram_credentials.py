@@ -11,15 +11,17 @@ Deviations
 - Two mechanisms of one user can be altered in one request, as in Kafka with ZooKeeper. With KRaft,
   Kafka returns DUPLICATE_RESOURCE.
 - Limits on names, salts and the size of a request, which Kafka does not have.
+- CLUSTER_AUTHORIZATION_FAILED for users who are not in `super.users`, if that is set.
 - DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that logged in with a delegation token: a token
   must not be a way to a password."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import KafkaError
 from ottla.broker.context import RequestContext
+from ottla.broker.ports import PeerRecognition
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.delegation_tokens import check_has_no_token
 from ottla.core.controller.scram import ScramDecision, ScramDeletion, ScramUpsertion
@@ -31,8 +33,12 @@ if TYPE_CHECKING:
     )
 
 
+class Ports(TopicPorts, PeerRecognition, Protocol):
+    """The parts of a broker that this handler uses."""
+
+
 async def handle(
-    broker: TopicPorts, context: RequestContext, request: AlterUserScramCredentialsRequest
+    broker: Ports, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponseDict:
     deletions = [ScramDeletion(each.name, each.mechanism) for each in request.deletions]
     upsertions = [
@@ -47,6 +53,7 @@ async def handle(
     ]
     try:
         check_has_no_token(context.principal)
+        broker.peer_rule.check_manages_brokers(context.principal)
         decisions = await broker.controller.alter_scram_credentials(deletions, upsertions)
     except KafkaError as error:
         users = [*(each.user for each in deletions), *(each.user for each in upsertions)]

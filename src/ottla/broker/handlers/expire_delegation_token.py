@@ -1,15 +1,18 @@
 """ExpireDelegationToken (key 40), versions 1–2 (KIP-48): an earlier or later end of a token.
 
 The controller decides; `core.controller.delegation_tokens` lists the error codes.
-DELEGATION_TOKEN_AUTH_DISABLED if `delegation.token.secret.key` is not set."""
+One of `super.users` may end every token, because a user who is removed may have tokens.
+DELEGATION_TOKEN_AUTH_DISABLED if `delegation.token.secret.key` is not set.
+
+Deviation: in Kafka, only the owner and the renewers may."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import RequestContext
-from ottla.broker.delegation_tokens import DelegationTokens
+from ottla.broker.handlers.create_delegation_token import TokenPorts
 from ottla.core.controller.delegation_tokens import check_may_use_tokens
 
 if TYPE_CHECKING:
@@ -19,20 +22,16 @@ if TYPE_CHECKING:
     )
 
 
-class TokenPorts(Protocol):
-    """The part of a broker that this handler uses."""
-
-    @property
-    def delegation_tokens(self) -> DelegationTokens: ...
-
-
 async def handle(
     broker: TokenPorts, context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponseDict:
     try:
         check_may_use_tokens(context.principal)
         expires_ms = await broker.delegation_tokens.expire(
-            bytes(request.hmac), context.principal, request.expiry_time_period_ms
+            bytes(request.hmac),
+            context.principal,
+            request.expiry_time_period_ms,
+            acts_for_others=broker.peer_rule.is_super_user(context.principal),
         )
     except KafkaError as error:
         return {"error_code": error.code, "expiry_timestamp_ms": 0}

@@ -115,6 +115,7 @@ def handle(
             _forgotten(request, by_id),
             by_id,
             broker.clock.time_ms(),
+            context.principal,
         )
     except KafkaError as error:
         return {"error_code": error.code}

@@ -8,7 +8,9 @@ Behaviours
 - `validate_only` changes nothing. The response is sent when the change is in effect.
 
 Deviations
-- Client metrics (16) have no configs yet: INVALID_REQUEST."""
+- Client metrics (16) have no configs yet: INVALID_REQUEST.
+- CLUSTER_AUTHORIZATION_FAILED for changes of brokers and loggers by users who are not in
+  `super.users`, if that is set."""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker import loggers
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.alter_configs import decided
-from ottla.broker.topic_views import TopicPorts, error_fields
+from ottla.broker.handlers.alter_configs import Ports, decided
+from ottla.broker.topic_views import error_fields
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
     ConfigRequest,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    broker: TopicPorts, context: RequestContext, request: IncrementalAlterConfigsRequest
+    broker: Ports, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponseDict:
     requested = [
         ConfigRequest(
@@ -47,9 +49,11 @@ async def handle(
     ]
     of_loggers = [each for each in requested if _is_logger(each)]
     others = [each for each in requested if not _is_logger(each)]
-    decisions = [_alter_loggers(broker, each, request.validate_only) for each in of_loggers]
+    decisions = [
+        _alter_loggers(broker, context, each, request.validate_only) for each in of_loggers
+    ]
     if others:
-        decisions += await decided(broker, others, request.validate_only)
+        decisions += await decided(broker, context, others, request.validate_only)
     return {"throttle_time_ms": 0, "responses": [_result(each) for each in decisions]}
 
 
@@ -66,9 +70,10 @@ def _is_logger(request: ConfigRequest) -> bool:
 
 
 def _alter_loggers(
-    broker: TopicPorts, request: ConfigRequest, validate_only: bool
+    broker: Ports, context: RequestContext, request: ConfigRequest, validate_only: bool
 ) -> ConfigDecision:
     try:
+        broker.peer_rule.check_manages_brokers(context.principal)
         if canonical_broker_name(request.resource_name) != str(broker.node_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,

@@ -6,9 +6,9 @@
 | a renewer is not a user | INVALID_PRINCIPAL_TYPE |
 | the requester may not act for the owner | DELEGATION_TOKEN_AUTHORIZATION_FAILED |
 | no token has the HMAC | DELEGATION_TOKEN_NOT_FOUND |
-| the requester is neither the owner nor a renewer | DELEGATION_TOKEN_OWNER_MISMATCH |
+| the requester is not the owner, a renewer, or a super user that ends it | …_OWNER_MISMATCH |
 | the token has expired | DELEGATION_TOKEN_EXPIRED |
-| there are too many tokens or renewers, or a name is too long | POLICY_VIOLATION |
+| there are too many tokens or renewers, or their names are too long | POLICY_VIOLATION |
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.principal import ANONYMOUS, USER, Principal
 
 MAX_TOKENS = 10_000
+MAX_TOKENS_OF_REQUESTER = 1_000
 MAX_RENEWERS = 100
 MAX_NAME_BYTES = 512
-"""Limits that Kafka does not have. They bound the memory of brokers and the size of a node."""
+MAX_NAMES_BYTES = 4096
+"""Limits that Kafka does not have. They bound the memory of brokers and the size of a node, and one
+client cannot use up all tokens."""
 MAX_REMOVALS = 500
 """Tokens that one sweep removes. They are one transaction, whose size is limited by ZooKeeper."""
 _LONG_MAX = 2**63 - 1
@@ -83,6 +86,7 @@ def decide_create(
     *,
     token_id: str,
     token_count: int,
+    own_count: int,
     acts_for_others: bool,
     now_ms: int,
 ) -> DelegationToken:
@@ -93,6 +97,7 @@ def decide_create(
         limits: The lifetime of tokens.
         token_id: ID of the new token.
         token_count: Number of tokens in the cluster.
+        own_count: Number of those that the same principal has requested.
         acts_for_others: Whether the requester may create tokens of other owners.
         now_ms: Time in milliseconds since 1970.
 
@@ -106,7 +111,7 @@ def decide_create(
         )
     if any(each.type != USER for each in request.renewers):
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE, f"Renewers must be of type {USER}.")
-    _check_size(request, token_count)
+    _check_size(request, token_count, own_count)
     max_ms = _sum(now_ms, _shorter(limits.max_lifetime_ms, request.max_lifetime_ms))
     return DelegationToken(
         token_id=token_id,
@@ -146,7 +151,12 @@ def decide_renew(
 
 
 def decide_expire(
-    token: DelegationToken | None, requester: Principal, period_ms: int, now_ms: int
+    token: DelegationToken | None,
+    requester: Principal,
+    period_ms: int,
+    *,
+    acts_for_others: bool,
+    now_ms: int,
 ) -> DelegationToken | None:
     """Return a token with its new time of expiry, or None if it expires now and is removed.
 
@@ -154,13 +164,15 @@ def decide_expire(
         token: The token, or None if there is none with the HMAC in the request.
         requester: The principal that sent the request.
         period_ms: New time to live; if it is negative, the token expires now.
+        acts_for_others: Whether the requester may end tokens of other owners.
         now_ms: Time in milliseconds since 1970.
 
     Raises:
         KafkaError: The token cannot be changed.
     """
     token = _existing(token)
-    _check_belongs(token, requester)
+    if period_ms >= 0 or not acts_for_others:
+        _check_belongs(token, requester)
     if period_ms < 0:
         return None
     _check_not_expired(token, now_ms)
@@ -196,14 +208,19 @@ def tokens_to_remove(tokens: Iterable[DelegationToken], now_ms: int) -> list[Del
     return [each for each in tokens if each.is_expired(now_ms)][:MAX_REMOVALS]
 
 
-def _check_size(request: TokenRequest, token_count: int) -> None:
-    names = [each.name for each in (request.owner, request.requester, *request.renewers)]
+def _check_size(request: TokenRequest, token_count: int, own_count: int) -> None:
+    principals = (request.owner, request.requester, *request.renewers)
+    sizes = [len(each.name.encode()) for each in principals]
     if token_count >= MAX_TOKENS:
         problem = f"The cluster has {MAX_TOKENS} delegation tokens."
+    elif own_count >= MAX_TOKENS_OF_REQUESTER:
+        problem = f"{request.requester} has requested {MAX_TOKENS_OF_REQUESTER} delegation tokens."
     elif len(request.renewers) > MAX_RENEWERS:
         problem = f"A token can have at most {MAX_RENEWERS} renewers."
-    elif any(len(each.encode()) > MAX_NAME_BYTES for each in names):
+    elif max(sizes) > MAX_NAME_BYTES:
         problem = f"The name of a principal must not exceed {MAX_NAME_BYTES} bytes."
+    elif sum(sizes) > MAX_NAMES_BYTES:
+        problem = f"The names of the principals must not exceed {MAX_NAMES_BYTES} bytes together."
     else:
         return
     raise KafkaError(ErrorCode.POLICY_VIOLATION, problem)

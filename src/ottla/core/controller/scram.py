@@ -4,7 +4,7 @@ The changes of each user are accepted or rejected as a whole.
 
 | condition | error |
 |---|---|
-| the name is empty, or the name or the salt is too long | UNACCEPTABLE_CREDENTIAL |
+| the name is empty or ANONYMOUS, or the name or the salt is too long | UNACCEPTABLE_CREDENTIAL |
 | the number of iterations is not between 4096 and 16384 | UNACCEPTABLE_CREDENTIAL |
 | the mechanism is unknown | UNSUPPORTED_SASL_MECHANISM |
 | a credential to delete does not exist | RESOURCE_NOT_FOUND |
@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.principal import ANONYMOUS
 from ottla.base.scram import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
@@ -116,6 +117,8 @@ def _altered(
 ) -> Credentials:
     if not user:
         raise _unacceptable("The name of a user must not be empty.")
+    if user == ANONYMOUS.name:
+        raise _unacceptable(f"{user} is the name of clients without authentication.")
     if len(user.encode()) > MAX_NAME_BYTES:
         raise _unacceptable(f"The name of a user must not exceed {MAX_NAME_BYTES} bytes.")
     counts = Counter(each.mechanism for each in changes)

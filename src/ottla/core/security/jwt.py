@@ -35,7 +35,9 @@ ALGORITHMS = frozenset(
 public key could sign tokens."""
 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]*")
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
+_NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Control characters, other ends of lines, and halves of characters, which JSON can contain but
+UTF-8 cannot."""
 _SHOWN_CHARACTERS = 100
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
@@ -234,7 +236,7 @@ def _subject(claims: Mapping[str, Json], name: str) -> str:
     subject = value.strip() if isinstance(value, str) else ""
     if not subject:
         raise TokenRejected(f"the claim {name}, which names the principal, is missing or empty")
-    if _CONTROL_CHARACTERS.search(subject):
+    if _NOT_IN_NAMES.search(subject):
         raise TokenRejected(f"the claim {name} has control characters")
     return subject
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.core.security.principal import Principal
+from ottla.base.errors import ErrorCode, KafkaError
+from ottla.core.security.principal import ANONYMOUS, Principal
 
 
 def parse_principals(text: str) -> frozenset[Principal]:
@@ -54,3 +55,19 @@ class PeerRule:
 
     def is_super_user(self, principal: Principal) -> bool:
         return principal in self.super_users
+
+    def check_manages_brokers(self, principal: Principal) -> None:
+        """Check that a client may change users, and properties and loggers of brokers.
+
+        Whoever can do that can become any other user, and remain so. With `super.users`, it takes
+        one of them or a broker. Clients of listeners without authentication may do it, too, because
+        the first super user needs a password from somebody.
+
+        Raises:
+            KafkaError: CLUSTER_AUTHORIZATION_FAILED.
+        """
+        if self.super_users and principal not in (ANONYMOUS, self.own, *self.super_users):
+            raise KafkaError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                f"{principal} is not one of super.users, so it may not change users or brokers.",
+            )

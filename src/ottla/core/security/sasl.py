@@ -24,7 +24,7 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ottla.base.errors import ErrorCode
-from ottla.core.security.principal import Principal
+from ottla.core.security.principal import ANONYMOUS, Principal
 from ottla.wire.api import Api
 
 MIN_REAUTHENTICATION_INTERVAL_S = 1.0
@@ -264,6 +264,8 @@ class Dialogue:
     def _checked(self, step: Authenticated, wall_time: float) -> Authenticated | Rejected:
         if step.expires_at is not None and step.expires_at <= wall_time:
             return Rejected("the credentials have expired")
+        if step.principal == ANONYMOUS:
+            return Rejected("the name ANONYMOUS is that of clients without authentication")
         if self._principal is not None and step.principal != self._principal:
             message = (
                 f"Cannot change principals during re-authentication from {self._principal} to "

@@ -116,7 +116,7 @@ async def test_what_belongs_to_removed_tokens_is_forgotten() -> None:
     for _ in range(10):
         token = await tokens.create(REQUEST, acts_for_others=False)
         await tokens.token_credential(SHA_512, token.token_id)
-        await tokens.expire(tokens.hmac_of(token.token_id), ALICE, -1)
+        await tokens.expire(tokens.hmac_of(token.token_id), ALICE, -1, acts_for_others=False)
     assert tokens.find(b"unknown") is None
     assert len(tokens._hmacs) == len(tokens._ids) == 0
     assert len(tokens._credentials) <= 1
@@ -144,7 +144,7 @@ async def test_without_a_secret_nothing_works() -> None:
     for call in (
         tokens.create(REQUEST, acts_for_others=False),
         tokens.renew(b"x", ALICE, -1),
-        tokens.expire(b"x", ALICE, -1),
+        tokens.expire(b"x", ALICE, -1, acts_for_others=False),
     ):
         with pytest.raises(KafkaError) as raised:
             await call

@@ -14,6 +14,7 @@ from ottla.core.controller.delegation_tokens import (
     MAX_REMOVALS,
     MAX_RENEWERS,
     MAX_TOKENS,
+    MAX_TOKENS_OF_REQUESTER,
     TokenLimits,
     TokenRequest,
     check_may_use_tokens,
@@ -36,7 +37,7 @@ def create(**changes: Any) -> DelegationToken:
         "renewers": [BOB],
         "max_lifetime_ms": -1,
     }
-    options = {"token_count": 0, "acts_for_others": False}
+    options = {"token_count": 0, "own_count": 0, "acts_for_others": False}
     options.update({name: changes.pop(name) for name in list(changes) if name in options})
     request = TokenRequest(**(fields | changes))
     return decide_create(request, LIMITS, token_id="t1", now_ms=NOW, **options)  # type: ignore[arg-type]
@@ -85,7 +86,13 @@ def test_times_do_not_exceed_64_bits() -> None:
     limits = TokenLimits(2**63 - 1, 2**63 - 1)
     request = TokenRequest(ALICE, ALICE, [], -1)
     found = decide_create(
-        request, limits, token_id="t", token_count=0, acts_for_others=False, now_ms=NOW
+        request,
+        limits,
+        token_id="t",
+        token_count=0,
+        own_count=0,
+        acts_for_others=False,
+        now_ms=NOW,
     )
     assert found.max_ms == found.expires_ms == 2**63 - 1
     assert decide_renew(found, ALICE, 2**63 - 1, limits, NOW).expires_ms == 2**63 - 1
@@ -102,6 +109,11 @@ def test_a_token_for_another_owner_needs_permission() -> None:
     [
         ({"renewers": [Principal("Group", "x")]}, ErrorCode.INVALID_PRINCIPAL_TYPE),
         ({"token_count": MAX_TOKENS}, ErrorCode.POLICY_VIOLATION),
+        ({"own_count": MAX_TOKENS_OF_REQUESTER}, ErrorCode.POLICY_VIOLATION),
+        (
+            {"renewers": [Principal("User", f"{i}" * MAX_NAME_BYTES) for i in range(8)]},
+            ErrorCode.POLICY_VIOLATION,
+        ),
         ({"renewers": [BOB] * (MAX_RENEWERS + 1)}, ErrorCode.POLICY_VIOLATION),
         (
             {"renewers": [Principal("User", "x" * (MAX_NAME_BYTES + 1))]},
@@ -144,23 +156,26 @@ def test_a_token_that_cannot_be_renewed() -> None:
 
 def test_a_token_expires_now_or_later() -> None:
     token = create()
-    assert decide_expire(token, BOB, -1, NOW) is None
-    assert decide_expire(token, ALICE, -1, NOW + 100_000) is None
-    later = decide_expire(token, ALICE, 300, NOW)
+    assert decide_expire(token, BOB, -1, acts_for_others=False, now_ms=NOW) is None
+    assert decide_expire(token, ALICE, -1, acts_for_others=False, now_ms=NOW + 100_000) is None
+    later = decide_expire(token, ALICE, 300, acts_for_others=False, now_ms=NOW)
     assert later is not None
     assert later.expires_ms == NOW + 300
-    longest = decide_expire(token, ALICE, 100_000, NOW)
+    longest = decide_expire(token, ALICE, 100_000, acts_for_others=False, now_ms=NOW)
     assert longest is not None
     assert longest.expires_ms == token.max_ms
 
 
 def test_a_token_that_cannot_be_expired() -> None:
     token = create()
-    assert error_of(decide_expire, None, ALICE, -1, NOW) == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-    assert error_of(decide_expire, token, CAROL, -1, NOW) == (
+    assert (
+        error_of(decide_expire, None, ALICE, -1, acts_for_others=False, now_ms=NOW)
+        == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    )
+    assert error_of(decide_expire, token, CAROL, -1, acts_for_others=False, now_ms=NOW) == (
         ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     )
-    assert error_of(decide_expire, token, ALICE, 5, NOW + 1_001) == (
+    assert error_of(decide_expire, token, ALICE, 5, acts_for_others=False, now_ms=NOW + 1_001) == (
         ErrorCode.DELEGATION_TOKEN_EXPIRED
     )
 
@@ -180,3 +195,10 @@ def test_a_sweep_removes_a_bounded_number_of_expired_tokens() -> None:
     assert tokens_to_remove([token], NOW + 1_000) == []
     assert tokens_to_remove([token], NOW + 1_001) == [token]
     assert len(tokens_to_remove([token] * 2_000, NOW + 1_001)) == MAX_REMOVALS
+
+
+def test_a_super_user_ends_the_tokens_of_others_but_does_not_prolong_them() -> None:
+    token = create()
+    assert decide_expire(token, CAROL, -1, acts_for_others=True, now_ms=NOW) is None
+    code = error_of(decide_expire, token, CAROL, 5, acts_for_others=True, now_ms=NOW)
+    assert code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH

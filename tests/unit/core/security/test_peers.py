@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.errors import ErrorCode, KafkaError
 from ottla.core.security.peers import PeerRule, parse_principals
 from ottla.core.security.principal import ANONYMOUS, Principal
 
@@ -45,6 +46,18 @@ def test_nobody_is_a_broker_while_the_own_principal_is_unknown() -> None:
 def test_super_users_are_known_on_every_listener() -> None:
     assert RULE.is_super_user(OTHER)
     assert not RULE.is_super_user(OWN)
+
+
+def test_super_users_brokers_and_clients_without_authentication_manage_brokers() -> None:
+    for each in (OTHER, OWN, ANONYMOUS):
+        RULE.check_manages_brokers(each)
+    with pytest.raises(KafkaError) as caught:
+        RULE.check_manages_brokers(CLIENT)
+    assert caught.value.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_everybody_manages_brokers_without_super_users() -> None:
+    PeerRule("INTERNAL", True, own=OWN).check_manages_brokers(CLIENT)
 
 
 @pytest.mark.parametrize(
