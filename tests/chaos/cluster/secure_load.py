@@ -144,6 +144,9 @@ class Worker:
 
     def check(self) -> None:
         assert not self._thread.is_alive(), f"{self._thread.name} does not end"
+        self.check_failure()
+
+    def check_failure(self) -> None:
         if self.failure is not None:
             raise AssertionError(f"{self._thread.name} failed") from self.failure
 
@@ -282,6 +285,7 @@ class OttlaCopier(Copier):
         self._producer.commit_transaction()
 
     def abort(self) -> None:
+        self._producer.flush()  # so that there are records to abort
         self._producer.abort_transaction()
 
     def seek(self, positions: dict[int, int]) -> None:
@@ -334,6 +338,10 @@ class ConfluentCopier(Copier):
         self._producer.commit_transaction(PATIENCE_S)
 
     def abort(self) -> None:
+        # Without this, librdkafka (2.16.0) may abort before it has added a partition to the
+        # transaction, because the previous one is still ending. Brokers answer INVALID_TXN_STATE,
+        # which it takes for fatal (librdkafka issue 4849).
+        self._producer.flush(PATIENCE_S)
         self._producer.abort_transaction(PATIENCE_S)
 
     def seek(self, positions: dict[int, int]) -> None:

@@ -143,15 +143,13 @@ class Scene:
             for partition in range(PARTITIONS):
                 load.next_acknowledgement(partition, now, PATIENCE_S)
         for copier in self.copiers.values():
-            before = len(copier.committed)
-            wait_for(
-                lambda copier=copier, before=before: self._has_committed(copier, before),
-                "transaction",
-                PATIENCE_S,
-            )
+            count = len(copier.committed) + 1
+            wait_for(lambda: self._has_committed(copier, count), "transaction", PATIENCE_S)  # noqa: B023
+        for worker in (*self.copiers.values(), *self.members):
+            worker.check_failure()
 
-    def _has_committed(self, copier: Copier, before: int) -> bool:
-        return copier.failure is not None or len(copier.committed) > before
+    def _has_committed(self, copier: Copier, count: int) -> bool:
+        return copier.failure is not None or len(copier.committed) >= count
 
     def _is_copied(self) -> bool:
         pairs = [("confluent", "ottla"), ("ottla", "confluent")]
@@ -203,12 +201,15 @@ class Scene:
         }
         with Admin(self.cluster.bootstrap, profile=self.cluster.librdkafka("alice")) as admin:
             admin.alter_partition_reassignments(targets)
-            wait_for(
-                lambda: not admin.list_partition_reassignments(), "end of the moves", PATIENCE_S
-            )
-        for topic in (*LOADS.values(), *COPIES.values()):
-            for index, view in self.cluster.partitions(topic).items():
-                assert view.replicas == tuple(replicas[index])
+        wait_for(lambda: self._are_at(targets), "end of the moves", PATIENCE_S)
+
+    def _are_at(self, targets: dict[TopicPartition, list[int]]) -> bool:
+        views = {topic: self.cluster.partitions(topic) for topic in {key.topic for key in targets}}
+        return all(
+            list(views[key.topic][key.partition].replicas) == replicas
+            and sorted(views[key.topic][key.partition].isr) == sorted(replicas)
+            for key, replicas in targets.items()
+        )
 
     def renew_certificates(self, *, slowly: bool = False) -> None:
         """Renew the certificates of ZooKeeper and of one broker after the other."""
