@@ -5,51 +5,100 @@
     count          groupBy().count()
     window         the same in windows of one second, with a watermark
     micro-batch    the stateless query, at least once and exactly once
+    Spark's Kafka connector   the stateless query in both modes; needs Maven
+    Kafka Streams in Java     the same queries with linger.ms=0; needs Maven and javac
 
 A record is measured from `send` to the consumer that reads the query's output. Lone records are
 sent one after another, each when the one before it has arrived; at 1,000 records/s, records are
-sent regardless of the output. The first quarter warms up and is left out."""
+sent regardless of the output. The first quarter warms up and is left out.
+
+All run on the same broker of Ottla. `python -m bench realtime` prints the figures and a table of
+them; `--quick` sends few records, to see that everything runs."""
 
 from __future__ import annotations
 
 import os
 import statistics
+import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+from compat.streams.run import compiled_class
 
 from bench.load import create_topic
 from bench.measure import Figure
 from ottla import Consumer, Producer, TopicPartition
 from ottla.testing.broker import BrokerProcess
 
-LONE_RECORDS = 300
+LONE_RECORDS, QUICK_LONE_RECORDS = 300, 20
 LONE_PAUSE_S = 0.02
 RATE = 1_000
-RATE_SECONDS = 15
+RATE_SECONDS, QUICK_RATE_SECONDS = 15, 2
 START_TIMEOUT_S = 180
 MASTER = "local[4]"
 
 
-def run() -> Iterator[Figure]:
+def run(*, quick: bool = False) -> Iterator[Figure]:
+    from compat.spark.run import connector_jars
+
     import ottla.spark
 
     source = str(Path(ottla.spark.__file__).parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
     settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "1"}
+    jars = connector_jars()
+    if jars is None:
+        print("Spark's Kafka connector is not available, its rows are missing", flush=True)
+    else:
+        settings["spark.jars"] = ",".join(jars)
     spark = ottla.spark.session(MASTER, **settings)
     spark.sparkContext.setLogLevel("OFF")
     try:
         with BrokerProcess() as broker, tempfile.TemporaryDirectory() as home:
-            for number, (name, query, options) in enumerate(QUERIES):
-                pair = _Pair(spark, broker.bootstrap, f"{home}/{number}", number)
-                with_budget = name == "real-time stateless"
-                yield from pair.figures(name, query, options, with_budget=with_budget)
+            systems: list[tuple[str, System]] = [
+                (name, _SparkQuery(spark, "ottla", query, name.startswith("real-time"), options))
+                for name, query, options in QUERIES
+            ]
+            if jars is not None:
+                for name, is_real_time in CONNECTOR_QUERIES:
+                    systems.append(
+                        (name, _SparkQuery(spark, "kafka", _stateless, is_real_time, {}))
+                    )
+            classes = compiled_class(Path(home), "Latency.java")
+            if classes is None:
+                print("Kafka Streams is not available, its rows are missing", flush=True)
+            else:
+                systems += [(name, _Java(classes, *how)) for name, *how in JAVA_PROGRAMS]
+            for number, (name, system) in enumerate(systems):
+                pair = _Pair(broker.bootstrap, f"{home}/{number}", number, quick=quick)
+                with_budget = name == "real-time stateless" and not quick
+                yield from pair.figures(name, system, with_budget=with_budget)
     finally:
         spark.stop()
+
+
+def table(figures: list[Figure]) -> str:
+    """Return the figures as a table in Markdown: a line per system, and columns of percentiles."""
+    found: dict[str, dict[str, float]] = {}
+    for each in figures:
+        name, load, percentile = each.name.rsplit(", ", 2)
+        found.setdefault(name, {})[f"{load}, {percentile}"] = each.value
+    columns = [f"{load}, p{each}" for load in LOADS for each in PERCENTILES]
+    heads = [each.replace(" records,", "").replace(" per second,", "/s") for each in columns]
+    lines = [
+        f"| ms | {' | '.join(heads)} |",
+        f"|---|{'--:|' * len(columns)}",
+        *(
+            f"| {name} | {' | '.join(f'{values[each]:.1f}' for each in columns)} |"
+            for name, values in found.items()
+        ),
+    ]
+    return "\n".join(lines)
 
 
 # ---------------------------------------------------------------------------------- the queries
@@ -85,37 +134,106 @@ QUERIES: tuple[tuple[str, Callable[[Any], Any], dict[str, str]], ...] = (
     ("micro-batch at least once", _stateless, {"delivery": "at-least-once"}),
     ("micro-batch exactly once", _stateless, {"delivery": "exactly-once"}),
 )
+CONNECTOR_QUERIES = (
+    ("Spark's Kafka connector, real-time stateless", True),
+    ("Spark's Kafka connector, micro-batch at least once", False),
+)
+JAVA_PROGRAMS = (
+    ("Kafka Streams in Java, stateless at least once", "stateless", "at_least_once"),
+    ("Kafka Streams in Java, stateless exactly once", "stateless", "exactly_once_v2"),
+    ("Kafka Streams in Java, count", "count", "at_least_once"),
+    ("Kafka Streams in Java, window", "window", "at_least_once"),
+)
+PERCENTILES = (50, 90, 99)
+LOADS = ("lone records", f"{RATE:,} per second")
 _BUDGETS_MS = {50: 5.0, 99: 30.0}
 """For a quiet machine."""
 
 
-class _Pair:
-    """Two topics, and the query between them."""
+class Process(Protocol):
+    """A running system."""
 
-    def __init__(self, spark: Any, bootstrap: str, home: str, number: int) -> None:
-        self._spark = spark
+    def failure(self) -> str | None: ...
+
+    def stop(self) -> None: ...
+
+
+class System(Protocol):
+    """A system that passes records from one topic to another."""
+
+    def start(self, bootstrap: str, source: str, target: str, home: str) -> Process: ...
+
+
+@dataclass(frozen=True)
+class _SparkQuery:
+    spark: Any
+    format: str
+    query: Callable[[Any], Any]
+    is_real_time: bool
+    options: dict[str, str]
+
+    def start(self, bootstrap: str, source: str, target: str, home: str) -> Process:
+        given = {"kafka.bootstrap.servers": bootstrap}
+        rows = self.spark.readStream.format(self.format).options(**given, subscribe=source)
+        rows = rows.option("startingOffsets", "earliest").load()
+        writer = self.query(rows).writeStream.format(self.format).options(**given, topic=target)
+        writer = writer.options(checkpointLocation=home, **self.options)
+        if self.is_real_time:
+            writer = writer.outputMode("update").trigger(realTime="1 minute")
+        return _RunningQuery(writer.start())
+
+
+class _RunningQuery:
+    def __init__(self, query: Any) -> None:
+        self._query = query
+
+    def failure(self) -> str | None:
+        error = self._query.exception()
+        return None if error is None else str(error)
+
+    def stop(self) -> None:
+        self._query.stop()
+
+
+@dataclass(frozen=True)
+class _Java:
+    classes: str
+    operator: str
+    guarantee: str
+
+    def start(self, bootstrap: str, source: str, target: str, home: str) -> Process:
+        command = ["java", "-Xmx512m", "-cp", self.classes, "Latency", bootstrap, source, target]
+        command += [home, self.operator, self.guarantee]
+        return _RunningJava(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+
+
+class _RunningJava:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def failure(self) -> str | None:
+        code = self._process.poll()
+        return None if code is None else f"it ended with exit code {code}"
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+
+
+class _Pair:
+    """Two topics, and the measurement of a system between them."""
+
+    def __init__(self, bootstrap: str, home: str, number: int, *, quick: bool) -> None:
         self._bootstrap = bootstrap
         self._home = home
+        self._lone_records = QUICK_LONE_RECORDS if quick else LONE_RECORDS
+        self._rate_seconds = QUICK_RATE_SECONDS if quick else RATE_SECONDS
         self._source, self._target = f"in-{number}", f"out-{number}"
         for topic in (self._source, self._target):
             create_topic(bootstrap, topic, 1)
 
-    def figures(
-        self,
-        name: str,
-        query: Callable[[Any], Any],
-        options: dict[str, str],
-        *,
-        with_budget: bool,
-    ) -> Iterator[Figure]:
-        given = {"kafka.bootstrap.servers": self._bootstrap}
-        rows = self._spark.readStream.format("ottla").options(**given, subscribe=self._source)
-        rows = rows.option("startingOffsets", "earliest").load()
-        writer = query(rows).writeStream.format("ottla").options(**given, topic=self._target)
-        writer = writer.options(checkpointLocation=self._home, **options)
-        if name.startswith("real-time"):
-            writer = writer.outputMode("update").trigger(realTime="1 minute")
-        running = writer.start()
+    def figures(self, name: str, system: System, *, with_budget: bool) -> Iterator[Figure]:
+        running = system.start(self._bootstrap, self._source, self._target, self._home)
         isolation: Any = {"isolation_level": "read_committed"}
         try:
             with (
@@ -126,21 +244,21 @@ class _Pair:
                 consumer.seek_to_beginning()
                 self._warm_up(running, producer, consumer)
                 lone = list(self._lone(producer, consumer))
-                yield from _percentiles(f"{name}, lone records", lone, with_budget=with_budget)
+                yield from _percentiles(f"{name}, {LOADS[0]}", lone, with_budget=with_budget)
                 loaded = self._at_rate(producer, consumer)
-                yield from _percentiles(f"{name}, {RATE:,}/s", loaded, with_budget=False)
+                yield from _percentiles(f"{name}, {LOADS[1]}", loaded, with_budget=False)
         finally:
             running.stop()
 
-    def _warm_up(self, running: Any, producer: Producer, consumer: Consumer) -> None:
+    def _warm_up(self, running: Process, producer: Producer, consumer: Consumer) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         producer.send(self._source, b"first")
         while not consumer.poll(timeout_s=0.5):
-            if running.exception() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the query does not run: {running.exception()}")
+            if running.failure() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the system does not run: {running.failure()}")
 
     def _lone(self, producer: Producer, consumer: Consumer) -> Iterator[float]:
-        for number in range(LONE_RECORDS):
+        for number in range(self._lone_records):
             time.sleep(LONE_PAUSE_S)
             sent = time.perf_counter()
             value = b"lone-%d" % number
@@ -150,7 +268,7 @@ class _Pair:
             yield (time.perf_counter() - sent) * 1000
 
     def _at_rate(self, producer: Producer, consumer: Consumer) -> list[float]:
-        count = RATE * RATE_SECONDS
+        count = RATE * self._rate_seconds
         sent = [0.0] * count
 
         def send() -> None:
@@ -177,6 +295,6 @@ class _Pair:
 
 def _percentiles(name: str, taken_ms: list[float], *, with_budget: bool) -> Iterator[Figure]:
     cuts = statistics.quantiles(taken_ms[len(taken_ms) // 4 :], n=100)
-    for percent in (50, 90, 99):
+    for percent in PERCENTILES:
         budget = _BUDGETS_MS.get(percent) if with_budget else None
         yield Figure(f"{name}, p{percent}", cuts[percent - 1], "ms", budget, at_least=False)

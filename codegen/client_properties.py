@@ -40,6 +40,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from ottla.client.token_provider import TokenProvider
+
 Text = str | None
 Number = float | str | None
 Flag = bool | str | None
@@ -69,11 +71,12 @@ _TYPES = {
     ConfigType.STRING: "Text",
     ConfigType.PASSWORD: "Text",
     ConfigType.INT: "Number",
+    ConfigType.DOUBLE: "Number",
     ConfigType.LONG: "Number",
     ConfigType.LIST: "Names",
 }
-_EXCEPTIONS = {"acks": "int | str | None"}
-"""Properties whose values are as often written as numbers as they are as text."""
+_EXCEPTIONS = {"acks": "int | str | None", "oauth_cb": "TokenProvider | None"}
+"""Types of properties that are as often numbers as text, and of the function."""
 
 
 def render_client_properties() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ TOOLS = {
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
@@ -90,12 +92,17 @@ class Java:
         )
 
     def run(
-        self, tool: str, *arguments: str, stdin: str = "", timeout_s: float = TIMEOUT_S
+        self,
+        tool: str,
+        *arguments: str,
+        stdin: str = "",
+        timeout_s: float = TIMEOUT_S,
+        options: Sequence[str] = (),
     ) -> Output:
-        """Run a tool until it ends, with any exit code."""
+        """Run a tool until it ends, with any exit code; `options` are those of the JVM."""
         try:
             result = subprocess.run(
-                [*self.arguments(TOOLS[tool], *QUIET), *arguments],
+                [*self.arguments(TOOLS[tool], *QUIET, *options), *arguments],
                 input=stdin.encode(),
                 capture_output=True,
                 timeout=timeout_s,

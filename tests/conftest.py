@@ -26,6 +26,9 @@ settings.load_profile("ottla")
 # No test leaves a process behind that makes a cache of Java's classes.
 os.environ.setdefault("OTTLA_JAVA_CACHE", "off")
 
+# The profile of the person who runs the tests does not apply to them.
+os.environ["OTTLA_PROFILE"] = ""
+
 # A shell ignores SIGINT for background jobs, and the programs that the tests start would inherit
 # that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

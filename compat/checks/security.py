@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from tests.jwt_issuer import AUDIENCE, ISSUER, SigningKey, TokenEndpoint, key_set
+
 from compat.certificates import Certificates
 from compat.java import Java, Output
 from ottla.testing.broker import HOST, BrokerProcess
@@ -15,6 +17,10 @@ from ottla.testing.broker import HOST, BrokerProcess
 USER, PASSWORD = "alice", "alice's secret, with a comma"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTHBEARER_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+OAUTHBEARER_LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+"""Java property with the token endpoints that Java's clients may ask."""
 RECORDS = 200
 
 
@@ -32,6 +38,7 @@ class Secured:
     strangers: Certificates
     """Certificates of an authority that nobody trusts."""
     ports: Mapping[str, int]
+    tokens: TokenEndpoint
     _numbers: Iterator[int] = field(default_factory=count)
 
     def run(
@@ -46,6 +53,7 @@ class Secured:
             *("--bootstrap-server", f"{HOST}:{self.ports[to]}", "--command-config", str(path)),
             *arguments,
             stdin=stdin,
+            options=[f"-D{ALLOWED_URLS}={self.tokens.url}"],
         )
 
     def scram(self, number: str, password: str = PASSWORD) -> dict[str, str]:
@@ -61,6 +69,17 @@ class Secured:
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "PLAIN",
             "sasl.jaas.config": _jaas(PLAIN_MODULE, password),
+            **self.certificates.trusting_properties(),
+        }
+
+    def oauthbearer(self) -> dict[str, str]:
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.jaas.config": f"{OAUTHBEARER_MODULE} required "
+            f'clientId="{USER}" clientSecret="{PASSWORD}" scope="kafka";',
+            "sasl.login.callback.handler.class": OAUTHBEARER_LOGIN,
+            "sasl.oauthbearer.token.endpoint.url": self.tokens.url,
             **self.certificates.trusting_properties(),
         }
 
@@ -117,6 +136,8 @@ def secured_broker(java: Java, scratch: Path) -> Iterator[Secured]:
     for directory in directories:
         directory.mkdir()
     certificates, strangers = map(Certificates, directories)
+    key, keys = SigningKey("k1", "RS256"), scratch / "keys.json"
+    keys.write_bytes(key_set(key))
     plain = f'{PLAIN_MODULE} required user_{USER}="{PASSWORD}";'
     overrides = {
         "listeners": ",".join(
@@ -125,13 +146,21 @@ def secured_broker(java: Java, scratch: Path) -> Iterator[Secured]:
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,MUTUAL:SSL,"
         "SASL_PLAINTEXT:SASL_PLAINTEXT",
         "listener.name.mutual.ssl.client.auth": "required",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "delegation.token.secret.key": "secret of the cluster",
+        "super.users": f"User:{USER}",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain,
         **certificates.broker_properties(),
     }
-    with BrokerProcess(scratch / "broker", strict=True, overrides=overrides) as broker:
-        secured = Secured(java, scratch, certificates, strangers, broker.ports)
+    with (
+        TokenEndpoint(key, USER) as tokens,
+        BrokerProcess(scratch / "broker", strict=True, overrides=overrides) as broker,
+    ):
+        secured = Secured(java, scratch, certificates, strangers, broker.ports, tokens)
         _set_passwords(secured)
         yield secured
 
@@ -178,6 +207,45 @@ def plain_over_tls(secured: Secured) -> None:
     secured.measures("SASL_SSL", secured.plain())
 
 
+def oauthbearer_over_tls(secured: Secured) -> None:
+    """The console and performance tools use OAUTHBEARER with client credentials over TLS."""
+    secured.writes_and_reads("SASL_SSL", secured.oauthbearer())
+    secured.measures("SASL_SSL", secured.oauthbearer())
+
+
+def delegation_tokens(secured: Secured) -> None:
+    """kafka-delegation-tokens creates, describes, renews and expires a token, which logs in."""
+    owner = secured.scram("512")
+    created = secured.run(
+        "kafka-delegation-tokens",
+        *("--create", "--max-life-time-period", "-1"),
+        to="SASL_SSL",
+        properties=owner,
+    )
+    assert not created.code, created.all
+    token_id, secret = created.lines[-1].split()[:2]
+    described = secured.run(
+        "kafka-delegation-tokens",
+        *("--describe", "--owner-principal", f"User:{USER}"),
+        to="SASL_SSL",
+        properties=owner,
+    )
+    assert token_id in described.out, described.all
+    by_token = secured.scram("512")
+    by_token["sasl.jaas.config"] = (
+        f'{SCRAM_MODULE} required username="{token_id}" password="{secret}" tokenauth="true";'
+    )
+    secured.writes_and_reads("SASL_SSL", by_token)
+    for action in (
+        ("--renew", "--renew-time-period", "-1", "--hmac", secret),
+        ("--expire", "--expiry-time-period", "-1", "--hmac", secret),
+    ):
+        done = secured.run("kafka-delegation-tokens", *action, to="SASL_SSL", properties=owner)
+        assert not done.code, done.all
+    refused = secured.run("kafka-topics", "--list", to="SASL_SSL", properties=by_token)
+    assert refused.code, refused.all
+
+
 def client_certificates(secured: Secured) -> None:
     """The console and performance tools use client certificates."""
     secured.writes_and_reads("MUTUAL", secured.mutual())
@@ -201,12 +269,11 @@ def wrong_credentials(secured: Secured) -> None:
     stranger["sasl.jaas.config"] = stranger["sasl.jaas.config"].replace(f'"{USER}"', '"mallory"')
     refused = secured.run("kafka-topics", "--list", to="SASL_SSL", properties=stranger)
     assert "SaslAuthenticationException" in refused.all, refused.all
-    other = {**secured.plain(), "sasl.mechanism": "OAUTHBEARER"}
+    other = {**secured.plain(), "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
     other["sasl.jaas.config"] = (
-        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
-        'unsecuredLoginStringClaim_sub="alice";'
+        "com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true;"
     )
-    refused = secured.run("kafka-topics", "--list", to="SASL_SSL", properties=other)
+    refused = secured.run("kafka-topics", "--list", to="SASL_PLAINTEXT", properties=other)
     assert refused.code, refused.all
 
 
@@ -234,6 +301,8 @@ CHECKS = [
     passwords_are_set_and_deleted,
     scram_over_tls,
     plain_over_tls,
+    oauthbearer_over_tls,
+    delegation_tokens,
     client_certificates,
     sasl_without_tls,
     wrong_credentials,

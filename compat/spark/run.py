@@ -204,8 +204,44 @@ def written(spark: Any, fmt: str, bootstrap: str, topic: str) -> Any:
     return sorted(map(repr, rows.collect()))
 
 
+def real_time(spark: Any, fmt: str, bootstrap: str, topic: str) -> Any:
+    """Return what a real-time query writes in two runs; at least once, so without duplicates."""
+    from ottla import Consumer, Producer, TopicPartition
+
+    source, target = f"{topic}-from-{fmt}", f"{topic}-fast-{fmt}"
+    for each in (source, target):
+        _create(bootstrap, each, 1)
+    found: set[bytes | None] = set()
+    with tempfile.TemporaryDirectory() as home, Consumer(bootstrap) as consumer:
+        consumer.assign([TopicPartition(target, 0)])
+        consumer.seek_to_beginning()
+        for run in range(2):
+            rows = spark.readStream.format(fmt).options(**_options(bootstrap, subscribe=source))
+            rows = rows.option("startingOffsets", "earliest").load()
+            query = (
+                rows.selectExpr("upper(string(value)) value")
+                .writeStream.format(fmt)
+                .options(**_options(bootstrap, topic=target, checkpointLocation=home))
+                .outputMode("update")
+                .trigger(realTime="5 seconds")
+                .start()
+            )
+            try:
+                with Producer(bootstrap) as producer:
+                    for number in range(20):
+                        producer.send(source, b"value-%d-%d" % (run, number))
+                deadline = time.monotonic() + WAIT_S
+                while len(found) < 20 * (run + 1):
+                    assert query.exception() is None, query.exception()
+                    assert time.monotonic() < deadline, found
+                    found |= {each.value for each in consumer.poll(timeout_s=1)}
+            finally:
+                query.stop()
+    return sorted(map(str, found))
+
+
 PROGRAMS: tuple[Program, ...] = (
-    all_columns, by_offsets, by_time, split, filtered, stream, written,
+    all_columns, by_offsets, by_time, split, filtered, stream, written, real_time,
 )  # fmt: skip
 
 

@@ -188,7 +188,7 @@ def _bench(bootstrap: str, home: Path) -> int:
     import ottla.streams as st
     from ottla.streams.run import start
 
-    classes = _compiled(home)
+    classes = compiled_class(home, "WindowedCount.java")
     if classes is None:
         print("skipped: Kafka Streams is not available (javac, Maven or Maven Central is missing)")
         return 0
@@ -230,13 +230,15 @@ def _bench(bootstrap: str, home: Path) -> int:
     return 0
 
 
-def _compiled(home: Path) -> str | None:
+def compiled_class(home: Path, name: str) -> str | None:
+    """Compile a program of this directory, and return the class path, or None without the tools."""
     maven, javac = shutil.which("mvn"), shutil.which("javac")
     if maven is None or javac is None:
         return None
     version = kafka_jars.version_in_pom()
     target = HERE.parent / ".cache" / f"kafka-streams-{version}"
     if not target.exists():
+        target.parent.mkdir(exist_ok=True)
         result = subprocess.run(
             [
                 maven, "--quiet", "--batch-mode", "--file", str(HERE / "pom.xml"),
@@ -249,9 +251,7 @@ def _compiled(home: Path) -> str | None:
             shutil.rmtree(target, ignore_errors=True)
             return None
     path = os.pathsep.join((f"{target}/*", str(home)))
-    subprocess.run(
-        [javac, "-cp", path, "-d", str(home), str(HERE / "WindowedCount.java")], check=True
-    )
+    subprocess.run([javac, "-cp", path, "-d", str(home), str(HERE / name)], check=True)
     return path
 
 

@@ -93,7 +93,7 @@ def _row(key: Any, group: str, note: str = "") -> str:
 
 def _client_rows(config: Any, group: str) -> Iterator[str]:
     for field in sorted(dataclasses.fields(config), key=_name):
-        if "doc" not in field.metadata:
+        if "type" not in field.metadata:  # an argument, not a property
             continue
         has_factory = field.default_factory is not dataclasses.MISSING
         default = field.default_factory() if has_factory else field.default

@@ -65,6 +65,8 @@ guides [Producers](../producer.md) and [Consumers](../consumer.md) show how to u
                 "consumer reads and a producer writes.",
                 ("SubscriptionPattern", "RebalanceListener", "PriorityPartitioner",
                  "RoundRobinPartitioner")),
+        Chapter("Authentication", "The type of the argument `oauth_cb`; see "
+                "[Connect securely](../howto/secure-clients.md).", ("TokenProvider",)),
         Chapter("Administration", "Values that `Admin` takes and returns; see "
                 "[Manage a cluster](../admin.md).",
                 ("AbortTransaction", "AlterOp", "ApiVersions", "BrokerNode",

@@ -14,6 +14,7 @@ from ottla.client.admin import ConfigResource as ConfigResource
 from ottla.client.admin import ConfigSource as ConfigSource
 from ottla.client.admin import ConfigSynonym as ConfigSynonym
 from ottla.client.admin import CreatedTopic as CreatedTopic
+from ottla.client.admin import DelegationToken as DelegationToken
 from ottla.client.admin import ElectionType as ElectionType
 from ottla.client.admin import Features as Features
 from ottla.client.admin import FinalizedFeature as FinalizedFeature
@@ -29,6 +30,7 @@ from ottla.client.admin import NewTopic as NewTopic
 from ottla.client.admin import OffsetSpec as OffsetSpec
 from ottla.client.admin import PartitionDescription as PartitionDescription
 from ottla.client.admin import PartitionLag as PartitionLag
+from ottla.client.admin import Principal as Principal
 from ottla.client.admin import ProducerState as ProducerState
 from ottla.client.admin import QuotaEntity as QuotaEntity
 from ottla.client.admin import Reassignment as Reassignment
@@ -84,5 +86,6 @@ from ottla.client.producer.partitioners import RoundRobinPartitioner as RoundRob
 from ottla.client.producer.producer import Producer as Producer
 from ottla.client.producer.table_future import TableFuture as TableFuture
 from ottla.client.producer.table_future import TableMetadata as TableMetadata
+from ottla.client.token_provider import TokenProvider as TokenProvider
 
 __version__: str

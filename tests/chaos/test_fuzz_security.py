@@ -20,6 +20,7 @@ import random
 import socket
 import ssl
 import struct
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -30,6 +31,7 @@ import uvloop
 from tests.chaos.test_fuzz_requests import GROWTH_BYTES, Transport, resident_bytes
 from tests.integration.client.certificates import Authority, needs_openssl
 from tests.integration.security.sasl_broker import plain_jaas
+from tests.jwt_issuer import AUDIENCE, ISSUER, SigningKey, key_set, sign
 
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.scram import ScramMechanism, derive_credential, salt_password
@@ -43,9 +45,15 @@ from ottla.storage.file import OsFileSystem
 from ottla.wire import codec
 
 VERSIONS, HANDSHAKE, AUTHENTICATE = 18, 17, 36
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PASSWORD = "alice-secret"
 RIGHT_PLAIN = b"\0alice\0alice-secret"
+KEY = SigningKey("k1")
+RIGHT_TOKEN = sign(KEY, exp=time.time() + 7_200).encode()
+WRONG_TOKENS = [
+    *(sign(KEY, aud="other").encode(), sign(KEY, exp=1, iat=0).encode()),
+    *(sign(SigningKey("k1")).encode(), sign(SigningKey("k2", "RS256")).encode()),
+]
 LISTENER = "SASL_PLAINTEXT"
 LOOK_EVERY = 250
 TLS_CLIENTS = 20
@@ -61,7 +69,13 @@ CREDENTIALS = {each: derive_credential(each, SALTED[each], SALT, 4096) for each 
 
 @asynccontextmanager
 async def serving(directory: Path, **more: str) -> AsyncIterator[Server]:
+    keys = directory.with_name(f"{directory.name}-keys.json")
+    keys.write_bytes(key_set(KEY))
     properties = {
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "delegation.token.secret.key": "secret",
         "listeners": f"{LISTENER}://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain_jaas({"alice": PASSWORD}),
@@ -90,7 +104,7 @@ class Client:
         self.server = server
         self.sent = b""
         """Everything that was sent, without the frames' sizes."""
-        self.right_tokens = [RIGHT_PLAIN]
+        self.right_tokens = [RIGHT_PLAIN, RIGHT_TOKEN]
         self._transport = Recorder()
         self.connection = Connection(server, LISTENER)
         self._transport.connection = self.connection
@@ -145,11 +159,18 @@ class Client:
         rng = self.rng
         if self._mechanism == "PLAIN":
             return rng.choice([RIGHT_PLAIN, b"\0alice\0x", b"", b"\0" * 5, rng.randbytes(50)])
+        if self._mechanism == "OAUTHBEARER":
+            token = rng.choice([RIGHT_TOKEN, RIGHT_TOKEN, *WRONG_TOKENS, b"a.b.c", b""])
+            header = rng.choice([b"n,,", b"n,,", b"n,a=alice,", b"y,,"])
+            extension = rng.choice([b"", b"", b"key=value\x01", b"key\x01"])
+            message = header + b"\x01auth=Bearer " + token + b"\x01" + extension + b"\x01"
+            return rng.choice([message, message, b"\x01"])
         if step % 2 == 0:
             user = rng.choice(["alice", "alice", "nobody", "=2C"])
             header = rng.choice(["n,,", "y,,", "n,a=alice,", "p=x,,"])
             self._header = header
             bare = f"n={user},r=" + base64.b64encode(rng.randbytes(8)).decode()
+            bare += rng.choice(["", "", "", "", ",tokenauth=true"])
             self._first = bare.encode()
             return (header + bare).encode()
         return self._scram_final(self._transport.last)
@@ -263,6 +284,7 @@ def test_a_few_thousand_random_sasl_requests_are_answered_or_refused(tmp_path: P
 
 
 @pytest.mark.chaos
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(200, 210))
 def test_two_hundred_thousand_random_sasl_requests_are_answered_or_refused(
     tmp_path: Path, seed: int
@@ -385,6 +407,7 @@ def test_a_few_hundred_random_tls_records_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
+@pytest.mark.timeout(900)
 @needs_openssl
 @pytest.mark.parametrize("seed", range(300, 310))
 def test_two_hundred_thousand_random_tls_records_are_refused(tmp_path: Path, seed: int) -> None:

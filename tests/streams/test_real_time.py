@@ -144,6 +144,46 @@ def test_windows_are_counted_in_real_time(spark: Any, broker: Any, tmp_path: Pat
         running.stop()
 
 
+@pytest.mark.timeout(600)
+def test_a_real_time_query_gains_and_loses_topics(spark: Any, broker: Any, tmp_path: Path) -> None:
+    from ottla import Admin, NewTopic, Producer
+
+    bootstrap = broker.bootstrap
+    with Admin(bootstrap) as admin:
+        for topic in ("here", "there", "both"):
+            admin.create_topics(NewTopic(topic, 1))
+
+    def run(seen: int, *topics: str) -> list[Any]:
+        app = st.App(
+            "move", bootstrap, state_dir=tmp_path, latency="real-time", commit_interval="5 s"
+        )
+        streams = [app.stream(topic, value=st.String) for topic in topics]
+        for each in streams[1:]:
+            streams[0] = streams[0].merge(each)
+        streams[0].map_values(lambda value: {"value": value}).to("both", value=st.Json)
+        for topic in topics:
+            with Producer(bootstrap) as producer:
+                producer.send(topic, topic.encode(), key=b"k")
+        commits = tmp_path / "move" / "both" / "commits"
+        running = app.start()
+        try:
+            found = read_until(bootstrap, "both", seen, running)
+            before = set(commits.glob("[0-9]*"))
+            deadline = time.monotonic() + 60
+            while set(commits.glob("[0-9]*")) == before:
+                assert time.monotonic() < deadline
+                running.supervise(print)
+                time.sleep(0.05)
+        finally:
+            running.stop()
+        return sorted(each["value"] for _, each in found)
+
+    assert run(1, "here") == ["here"]
+    assert run(3, "here", "there") == ["here", "here", "there"]
+    assert run(4, "there") == ["here", "here", "there", "there"]
+    assert run(6, "here", "there") == ["here"] * 3 + ["there"] * 3
+
+
 def _host(url: str) -> str:
     from urllib.parse import urlsplit
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.base.config.broker import BrokerConfig
@@ -32,6 +32,7 @@ from ottla.core.security.sasl import (
     Dialogue,
     DialogueError,
     OfferedMechanism,
+    Rejected,
     SessionExpired,
     State,
     Step,
@@ -280,19 +281,25 @@ class Authentication:
         dialogue = self._dialogue
         if dialogue.state is not State.TOKENS:
             return _illegal_state()
-        if dialogue.is_blocking:
-            return self._authenticate_in_thread(token)
-        answer = self._stepped(dialogue.step(token))
+        step = dialogue.step(token)
+        if isinstance(step, Awaitable):
+            return self._authenticate_later(step)
+        answer = self._stepped(step)
         response = _response(answer)
         return self._fail(response) if answer.error_code else response
 
-    async def _authenticate_in_thread(self, token: bytes) -> SaslAuthenticateResponseDict:
-        answer = self._stepped(await self._broker.run_blocking(lambda: self._dialogue.step(token)))
+    async def _authenticate_later(self, step: Awaitable[Step]) -> SaslAuthenticateResponseDict:
+        answer = self._stepped(await step)
         response = _response(answer)
         return await self._fail(response) if answer.error_code else response
 
     def _raw_token(self, token: bytes, ready: list[Piece]) -> None:
-        answer = self._stepped(self._dialogue.step(token))
+        step = self._dialogue.step(token)
+        if isinstance(step, Awaitable):
+            if isinstance(step, Coroutine):
+                step.close()
+            step = Rejected("delegation tokens need version 1 of SaslHandshake")
+        answer = self._stepped(step)
         if answer.error_code:
             context = RequestContext(Api.SASL_AUTHENTICATE, 0, 0, None, "", "")
             self._connection.respond_later(context, self._fail(None))
@@ -303,9 +310,9 @@ class Authentication:
         dialogue, connection, clock = self._dialogue, self._connection, self._broker.clock
         is_repeated = dialogue.is_reauthentication
         answer = dialogue.stepped(step, clock.monotonic(), clock.time_ms() / 1000)
-        if answer.error_code:
+        if answer.reason:
             self._report_failure(answer.reason, is_repeated)
-        elif dialogue.state is State.AUTHENTICATED:
+        if dialogue.state is State.AUTHENTICATED:
             assert dialogue.principal is not None
             connection.authenticated(dialogue.principal, is_limited=dialogue.is_limited)
             connection.server.report_authentication(connection, is_repeated=is_repeated)

@@ -37,6 +37,7 @@ from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
 from ottla.broker.controller import Controller
 from ottla.broker.coordinator import Coordinator
 from ottla.broker.data_lock import DataLock, Lock
+from ottla.broker.delegation_tokens import DelegationTokens
 from ottla.broker.features import FEATURES, Features
 from ottla.broker.flusher import Flusher
 from ottla.broker.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
@@ -53,6 +54,7 @@ from ottla.broker.replication import Replication
 from ottla.broker.router import Router
 from ottla.broker.server import Listener, Server, ServerConfig
 from ottla.broker.tls_contexts import TlsContexts
+from ottla.broker.token_verifier import TokenVerifiers
 from ottla.broker.transaction_coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from ottla.broker.zookeeper import open_zookeeper
 from ottla.core.fetch_session import FetchSessionCache
@@ -132,6 +134,8 @@ class Broker:
         self._server: Server | None = None
         self._tls: TlsContexts | None = None
         self._sasl = SaslListeners(self, config)
+        self.token_verifiers = TokenVerifiers(self)
+        self.delegation_tokens = DelegationTokens(self)
         self._peer_login = PeerLogin()
         self._has_joined = False
         self._opening = asyncio.Lock()
@@ -183,6 +187,7 @@ class Broker:
         for directory in self.logs.directories:
             directory.claim(self.cluster_id, self.node_id)
         delta = await self._follower.load()
+        undo.push_async_callback(self.token_verifiers.close)
         self._use_dynamic_config()
         await self._open_topics(delta.topics_created)
         self._follower.follow()
@@ -219,6 +224,7 @@ class Broker:
     async def _serve(self, adoption: Adoption, undo: AsyncExitStack) -> None:
         if self.config.tls_settings:
             self._tls = await self.run_blocking(lambda: TlsContexts(self.config.tls_settings))
+        await self.token_verifiers.start(self.config.oauthbearer_settings)
         self._update_peer_rule()
         server = Server(
             self,
@@ -269,6 +275,7 @@ class Broker:
         self.group_coordinator.stop()
         if self._server is not None:
             await self._server.stop(STOP_GRACE_S)
+        await self.token_verifiers.close()
         await self.housekeeping.stop()
         await self.flusher.drain()
         # In a cluster a change may wait for ZooKeeper indefinitely; on a standalone broker it only
@@ -594,6 +601,7 @@ class Broker:
         broker_configs, default_configs = self.image.dynamic_configs(self.node_id)
         self.config = self._static_config.with_dynamic(default_configs, broker_configs)
         self._sasl.use_config(self.config)
+        self.token_verifiers.use(self.config.oauthbearer_settings)
         self.group_coordinator.use_config(self.config)
         if self._server is not None:
             self._server.config = _server_config(self.config)

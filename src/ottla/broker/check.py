@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.base.config.broker import BrokerConfig
-from ottla.base.config.broker_sasl_table import PLAIN
+from ottla.base.config.broker_sasl_table import OAUTHBEARER, PLAIN
 from ottla.base.config.listener import Listener
+from ottla.base.config.sasl_settings import SaslSettings
 from ottla.base.config.tls_settings import TlsSettings
 from ottla.base.errors import UserError
 from ottla.base.metadata import Node
@@ -31,6 +32,7 @@ from ottla.broker.adoption import (
 )
 from ottla.broker.broker import METADATA_DIRECTORY
 from ottla.broker.data_lock import LOCK_FILE
+from ottla.broker.jwks import check_keys
 from ottla.broker.kraft_log import read_kraft_metadata
 from ottla.broker.listening import bind_listener
 from ottla.broker.tls_contexts import EXPIRY_WARNING_S, TlsContexts
@@ -78,6 +80,7 @@ def check(config: BrokerConfig) -> Iterator[Finding]:
             yield _check_tls(listener, config.tls_settings[listener.name])
         if listener.name in config.sasl_settings:
             yield _check_sasl(listener, config)
+            yield from _check_oauthbearer(listener, config.sasl_settings[listener.name])
     for advertised in config.advertised_listeners:
         yield from _check_advertised(advertised)
     if config.zookeeper_connect:
@@ -227,10 +230,33 @@ def _check_tls(listener: Listener, settings: TlsSettings) -> Finding:
 def _check_sasl(listener: Listener, config: BrokerConfig) -> Finding:
     names = config.sasl_settings[listener.name].names
     text = f"listener {listener}: SASL with {', '.join(names)}"
-    if PLAIN in names and listener.name not in config.tls_settings:
-        text += f"; clients send passwords for {PLAIN} without encryption, which SASL_SSL adds"
+    exposed = [
+        f"{secret} for {name}"
+        for name, secret in ((PLAIN, "passwords"), (OAUTHBEARER, "tokens"))
+        if name in names
+    ]
+    if exposed and listener.name not in config.tls_settings:
+        text += f"; clients send {' and '.join(exposed)} without encryption, which SASL_SSL adds"
         return Finding(logging.WARNING, text)
     return Finding(logging.INFO, text)
+
+
+def _check_oauthbearer(listener: Listener, sasl: SaslSettings) -> Iterator[Finding]:
+    for mechanism in sasl.mechanisms:
+        settings = mechanism.oauthbearer
+        if settings is None:
+            continue
+        where = f"listener {listener}"
+        try:
+            count = check_keys(settings)
+        except UserError as error:
+            # A broker starts without the keys of an endpoint, and gets them later.
+            level = logging.WARNING if settings.jwks_file is None else logging.ERROR
+            yield Finding(level, f"{where}: {error}")
+        else:
+            yield Finding(
+                logging.INFO, f"{where}: {count} keys for tokens from {settings.jwks_endpoint_url}"
+            )
 
 
 def _check_advertised(listener: Listener) -> Iterator[Finding]:

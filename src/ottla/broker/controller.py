@@ -310,6 +310,28 @@ class Controller:
 
         return await self._serialised(change, lock=self._access_lock)
 
+    async def change_access(self, decide: Callable[[], tuple[T, Sequence[Op]]]) -> T:
+        """Change who may use the cluster, in one transaction.
+
+        Args:
+            decide: Returns a result and the operations to commit. It is called when the changes
+                before this one are in the image, and may raise KafkaError.
+
+        Returns:
+            The result of `decide`, once the image shows the change.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, or the change could not be committed.
+        """
+
+        async def change() -> T:
+            result, ops = decide()
+            if ops:
+                await self._follower.access_applied(await self.commit(ops))
+            return result
+
+        return await self._serialised(change, lock=self._access_lock)
+
     def _brokers(self) -> Brokers:
         if self._cluster is not None:
             return self._cluster.brokers

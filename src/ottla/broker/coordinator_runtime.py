@@ -1,7 +1,8 @@
 """The runtime of coordinators (core/coordinator.py): one `ShardRunner` per partition led here.
 
     opened ──► LOADING ──► ACTIVE ──► CLOSED
-                  └───────────┴── a log that cannot be read or written
+          ▲       └───────────┴── a log that cannot be read or written
+          └── RELOAD_DELAY_S after a failed sync, if this broker still leads the partition
 
 Processing of an event
 1. If the event depends on records of the same key that wait to be appended, append them first.
@@ -13,8 +14,9 @@ Processing of an event
    request that waits longer than `commit_timeout_ms` fails; its records stay in the log.
 
 A failed append changes nothing: the requests get the error and may be retried. If a write was
-accepted but could not be synced, state that was already applied may be lost, so the shard closes,
-and a restart loads what is on disk."""
+accepted but could not be synced, state that was already applied may be lost, so the shard closes.
+If the disk was only full, the leader keeps its partition, and the shard loads what is in the log;
+otherwise a restart of the broker loads it."""
 
 from __future__ import annotations
 
@@ -49,6 +51,8 @@ from ottla.wire.records.builder import end_txn_marker
 
 logger = logging.getLogger(__name__)
 
+RELOAD_DELAY_S = 1.0
+"""Time after a failed sync after which the partition is loaded again."""
 FAILURE_BURST = 5
 FAILURE_INTERVAL_S = 10.0
 """Rate limit of log lines about records that could not be written: a burst, then one per
@@ -137,8 +141,16 @@ class CoordinatorRuntime:
         runner = ShardRunner(
             partition, self._make_shard(), self._ports, self._settings, self._failure_log
         )
+        runner.on_failed_sync = partial(self._reload, index, partition, runner)
         self._runners[index] = runner
         runner.start()
+
+    def _reload(self, index: int, partition: Partition, failed: ShardRunner) -> None:
+        """Load a partition again, unless it was closed or opened meanwhile. A broker that has lost
+        its leadership, or must be restarted to use the disk again, does not."""
+        is_current = self._runners.get(index) is failed
+        if is_current and partition.is_leader and partition.offline_reason is None:
+            self.partition_opened(index, partition)
 
     def partition_closed(self, index: int) -> None:
         runner = self._runners.pop(index, None)
@@ -203,6 +215,8 @@ class ShardRunner:
         """(offset that the high watermark must reach, time since when they wait, responses), in
         ascending order."""
         self._is_waiting = False
+        self.on_failed_sync: Callable[[], None] = lambda: None
+        """Called some time after the shard has closed because its records could not be synced."""
 
     # --------------------------------------------------------------------------- start and stop
 
@@ -446,6 +460,8 @@ class ShardRunner:
             logger.error("%s: stopping the coordinator: %s", self._partition.key, error.message)
             self._fail(self._pop_uncommitted(), error)
             self.close()
+            key = self._partition.key, "reload"
+            self._ports.timers.start(key, RELOAD_DELAY_S, self.on_failed_sync)
             return
         watermark = self._partition.high_watermark
         while self._uncommitted and self._uncommitted[0][0] <= watermark:

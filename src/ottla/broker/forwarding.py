@@ -53,6 +53,9 @@ FORWARDED = frozenset({
     Api.ALTER_PARTITION_REASSIGNMENTS,
     Api.LIST_PARTITION_REASSIGNMENTS,
     Api.ALTER_USER_SCRAM_CREDENTIALS,
+    Api.CREATE_DELEGATION_TOKEN,
+    Api.RENEW_DELEGATION_TOKEN,
+    Api.EXPIRE_DELEGATION_TOKEN,
 })  # fmt: skip
 """APIs that only the controller serves."""
 CREATE_TOPICS_VERSION = 7
@@ -146,12 +149,15 @@ class Forwarding:
 
 
 def _envelope(request: Request[T], version: int, sender: Sender) -> Request[EnvelopeResponse]:
+    principal = sender.principal
     frame = codec.encode_request(
         request.api, version, sender.correlation_id, sender.client_id, request.body
     )
     return rpc.envelope(
         request_data=b"".join(frame)[_SIZE_BYTES:],
-        request_principal=encode_principal(PrincipalData(*sender.principal)),
+        request_principal=encode_principal(
+            PrincipalData(principal.type, principal.name, principal.is_token_authenticated)
+        ),
         client_host_address=_address(sender.host),
     )
 

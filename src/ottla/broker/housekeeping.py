@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ottla.broker.cleaner import Cleaner, CleanerPorts
+from ottla.broker.delegation_tokens import DelegationTokens
 from ottla.broker.logs import Logs
 from ottla.broker.partition import Partition
 from ottla.broker.ports import Tasks
@@ -30,6 +31,9 @@ class HousekeepingPorts(CleanerPorts, Tasks, Protocol):
 
     @property
     def logs(self) -> Logs: ...
+
+    @property
+    def delegation_tokens(self) -> DelegationTokens: ...
 
     async def open_missing(self) -> None:
         """Retry the logs that could not be opened."""
@@ -53,6 +57,11 @@ class Housekeeping:
         self._every(lambda: FLUSH_CHECK_MS, self._flush_due)
         self._every(lambda: DISK_CHECK_MS, broker.logs.disk_watch.probe)
         self._every(lambda: REOPEN_MS, broker.open_missing)
+        if broker.delegation_tokens.is_enabled:
+            self._every(
+                lambda: broker.config.delegation_token_expiry_check_interval_ms,
+                broker.delegation_tokens.remove_expired,
+            )
         if broker.config.tls_settings:
             self._every(lambda: CERTIFICATE_CHECK_MS, broker.check_tls)
         self._every(

@@ -1,6 +1,7 @@
 """How this broker logs in to other brokers, if the listener for brokers uses SASL.
 
-To add a mechanism, add a function to `LOGINS`. It gets the login module of the mechanism in
+To add a mechanism, add a function to `LOGINS`, and the name to `LOGIN_MECHANISMS`
+(base/config/broker_sasl_table.py). The function gets the login module of the mechanism in
 `listener.name.<listener>.<mechanism>.sasl.jaas.config`."""
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from ottla.base.ports import Piece
 from ottla.broker.cluster import Cluster
 from ottla.broker.context import Body, ClientConnection, Handler, RequestContext
 from ottla.broker.controller import Controller
+from ottla.broker.delegation_tokens import DelegationTokens
 from ottla.broker.features import Features
 from ottla.broker.forwarding import FORWARDED, forwarding
 from ottla.broker.group_coordinator import GroupCoordinator
@@ -25,6 +26,7 @@ from ottla.broker.handlers import (
     alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_groups,
@@ -32,6 +34,7 @@ from ottla.broker.handlers import (
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -40,6 +43,7 @@ from ottla.broker.handlers import (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
     heartbeat,
@@ -58,6 +62,7 @@ from ottla.broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -123,6 +128,9 @@ class HandlerPorts(
     def controller(self) -> Controller: ...
 
     @property
+    def delegation_tokens(self) -> DelegationTokens: ...
+
+    @property
     def fetch_sessions(self) -> FetchSessionCache[Partition]: ...
 
     @property
@@ -181,6 +189,10 @@ HANDLERS: dict[Api, Handler[HandlerPorts]] = {
     Api.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,
     Api.SASL_AUTHENTICATE: sasl_authenticate.handle,
     Api.CREATE_PARTITIONS: create_partitions.handle,
+    Api.CREATE_DELEGATION_TOKEN: create_delegation_token.handle,
+    Api.RENEW_DELEGATION_TOKEN: renew_delegation_token.handle,
+    Api.EXPIRE_DELEGATION_TOKEN: expire_delegation_token.handle,
+    Api.DESCRIBE_DELEGATION_TOKEN: describe_delegation_token.handle,
     Api.DELETE_GROUPS: delete_groups.handle,
     Api.ELECT_LEADERS: elect_leaders.handle,
     Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,

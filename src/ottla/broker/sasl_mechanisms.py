@@ -9,10 +9,12 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from ottla.base.config.broker_sasl_table import PLAIN
+from ottla.base.config.broker_sasl_table import OAUTHBEARER, PLAIN
 from ottla.base.config.sasl_settings import MechanismSettings
 from ottla.base.scram import ScramCredential, ScramMechanism
+from ottla.broker.delegation_tokens import DelegationTokens
 from ottla.broker.ports import Metadata
+from ottla.broker.token_verifier import TokenVerifiers
 from ottla.core.security.plain import PlainMechanism
 from ottla.core.security.sasl import Mechanism
 from ottla.core.security.scram import ScramMechanismServer
@@ -24,6 +26,14 @@ _SECRET = secrets.token_bytes(32)
 
 class MechanismPorts(Metadata, Protocol):
     """The parts of a broker that mechanisms use."""
+
+    @property
+    def delegation_tokens(self) -> DelegationTokens:
+        """The cluster's delegation tokens."""
+
+    @property
+    def token_verifiers(self) -> TokenVerifiers:
+        """The verifiers of tokens for OAUTHBEARER."""
 
 
 class ImageCredentials:
@@ -45,7 +55,7 @@ def _scram(mechanism: ScramMechanism) -> Callable[[MechanismSettings, MechanismP
         return ScramMechanismServer(
             mechanism,
             ImageCredentials(broker),
-            None,
+            broker.delegation_tokens,
             secret=_SECRET,
             new_nonce=lambda: secrets.token_urlsafe(NONCE_BYTES),
         )
@@ -53,7 +63,13 @@ def _scram(mechanism: ScramMechanism) -> Callable[[MechanismSettings, MechanismP
     return create
 
 
+def _oauthbearer(settings: MechanismSettings, broker: MechanismPorts) -> Mechanism:
+    assert settings.oauthbearer is not None
+    return broker.token_verifiers.mechanism(settings.oauthbearer)
+
+
 MECHANISMS: Mapping[str, Callable[[MechanismSettings, MechanismPorts], Mechanism]] = {
     PLAIN: _plain,
     **{each.sasl_name: _scram(each) for each in ScramMechanism},
+    OAUTHBEARER: _oauthbearer,
 }

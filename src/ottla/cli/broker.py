@@ -11,6 +11,7 @@ EXAMPLES = """
 ottla broker
 ottla broker --listen 127.0.0.1:9093 --data-dir ./data --override num.partitions=3
 ottla broker --config server.properties --pid-file broker.pid
+ottla broker --secure ./secure
 """
 
 
@@ -21,13 +22,20 @@ ottla broker --config server.properties --pid-file broker.pid
     metavar="FILE",
     help="Configuration file in the format of Kafka's server.properties.",
 )
+@click.option(
+    "--secure",
+    "secure_dir",
+    metavar="DIR",
+    help="Directory of `ottla secure init`; the same as --config DIR/server.properties.",
+)
 @override_option
 @click.option("--data-dir", metavar="DIR", help="Directory of the partition logs (log.dirs).")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
     help="Address to listen on (listeners). Use 0.0.0.0 for all interfaces and port 0 for any "
-    "free port.  [default: 127.0.0.1:9092]",
+    "free port. The security protocol of a listener in --config remains.  "
+    "[default: 127.0.0.1:9092]",
 )
 @click.option(
     "--advertise",
@@ -38,14 +46,15 @@ ottla broker --config server.properties --pid-file broker.pid
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Allow --listen on an address that other machines can reach. The listener has neither "
-    "encryption nor authentication.",
+    help="Allow --listen on an address that other machines can reach, although the listener has "
+    "neither encryption nor authentication.",
 )
 @check_option
 @pid_file_option
 @log_level_option
 def broker(
     config_file: str | None,
+    secure_dir: str | None,
     overrides: tuple[str, ...],
     data_dir: str | None,
     listen: str | None,
@@ -63,6 +72,12 @@ def broker(
     """
     from ottla.cli.start import load_launch, start
 
+    if secure_dir is not None:
+        if config_file is not None:
+            raise click.UsageError("--secure and --config cannot be used together.")
+        from ottla.cli.secure.layout import SecureDirectory
+
+        config_file = str(SecureDirectory(secure_dir).find_server())
     launch = load_launch(
         config_file, overrides, data_dir=data_dir, listen=listen, advertise=advertise
     )

@@ -5,6 +5,7 @@ The subcommands of `kafka-cluster` are available as well."""
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -44,6 +45,7 @@ def _directory(data_dir: str | None) -> Path:
     cls=Tool,
     examples="""ottla cluster up --brokers 3
     ottla cluster up --brokers 3 --data-dir ./cluster --port 19092
+    ottla cluster up --secure
     ottla cluster up --zookeeper zk1:2181,zk2:2181/test""",
 )
 @click.option(
@@ -61,6 +63,27 @@ def _directory(data_dir: str | None) -> Path:
     help="Port of the first broker. The others use the following ports.",
 )
 @click.option(
+    "--listen",
+    "host",
+    metavar="HOST",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address that the brokers listen on. Use 0.0.0.0 for all interfaces.",
+)
+@click.option(
+    "--secure",
+    "is_secure",
+    is_flag=True,
+    help="Use TLS and authentication for all connections: of clients, between brokers and to "
+    "ZooKeeper.",
+)
+@click.option(
+    "--insecure",
+    "is_insecure",
+    is_flag=True,
+    help="Allow --listen on an address that other machines can reach, without --secure.",
+)
+@click.option(
     "--zookeeper",
     metavar="HOST:PORT[/CHROOT]",
     help="Existing ZooKeeper to use instead of starting one. The chroot defaults to /ottla.",
@@ -76,20 +99,34 @@ def up(
     brokers: int,
     data_dir: str | None,
     port: int,
+    host: str,
+    is_secure: bool,
+    is_insecure: bool,
     zookeeper: str | None,
     overrides: tuple[str, ...],
 ) -> int:
     """Start a local cluster and run it until Ctrl-C.
 
     Starts ZooKeeper as well, which requires Java and ZooKeeper's jars, unless --zookeeper names an
-    existing one.
+    existing one. With --secure, certificates, users and the administrator's profile are made in
+    the directory `secure` of --data-dir.
     """
     from ottla.base.config.properties import parse_override
     from ottla.cli.local_cluster import LocalCluster
 
     properties = dict(parse_override(each) for each in overrides)
     directory = str(_directory(data_dir))
-    return LocalCluster(directory, brokers, port, properties, click.echo, zookeeper).run()
+    return LocalCluster(
+        directory,
+        brokers,
+        port,
+        properties,
+        click.echo,
+        zookeeper,
+        host=host,
+        is_secure=is_secure,
+        is_insecure=is_insecure,
+    ).run()
 
 
 @cluster.command(
@@ -127,18 +164,24 @@ def start(brokers: tuple[int, ...], data_dir: str | None) -> None:
 
 
 @cluster.command(
-    "status", cls=Tool, examples="ottla cluster status --bootstrap-server localhost:9092"
+    "status",
+    cls=Tool,
+    examples="""ottla cluster status --bootstrap-server localhost:9092
+    ottla cluster status --data-dir ./cluster""",
 )
+@data_dir_option
 @cluster_options()
 @output_option
-def status(cluster: ClusterOptions, output: Output) -> None:
+def status(cluster: ClusterOptions, output: Output, data_dir: str | None) -> None:
     """Show brokers, controller and unhealthy partitions.
 
-    A broker is listed as down if it is registered or hosts replicas but is not alive.
+    A broker is listed as down if it is registered or hosts replicas but is not alive. Without
+    --bootstrap-server, --command-config and a default profile, the command connects to the secured
+    local cluster that runs in --data-dir, if there is one.
     """
     from ottla.cli.cluster_status import cluster_status
 
-    with cluster.admin() as admin:
+    with _local(cluster, data_dir).admin() as admin:
         found = cluster_status(admin)
 
     def text() -> list[str]:
@@ -162,6 +205,22 @@ def status(cluster: ClusterOptions, output: Output) -> None:
         return lines
 
     output.show(found, text)
+
+
+def _local(cluster: ClusterOptions, data_dir: str | None) -> ClusterOptions:
+    """Return the options for the local cluster if the command line names no other."""
+    from ottla.cli.cluster_control import is_running
+    from ottla.cli.secure.layout import LOCAL_DIRECTORY, SecureDirectory
+    from ottla.client.profile import default_profile_path
+
+    if cluster.bootstrap is not None or cluster.config_file is not None:
+        return cluster
+    directory = _directory(data_dir)
+    profile = SecureDirectory(directory / LOCAL_DIRECTORY).admin_profile
+    has_other = default_profile_path(names_brokers=False) is not None
+    if not profile.exists() or (data_dir is None and (has_other or not is_running(directory))):
+        return cluster
+    return replace(cluster, config_file=str(profile))
 
 
 @cluster.command("decommission", cls=Tool, examples="ottla cluster decommission 3")

@@ -145,7 +145,7 @@ def stop_cluster(directory: Path) -> None:
     if pid.isdecimal():  # otherwise the process has not written its ID yet
         ask_to_stop(int(pid))
     deadline = time.monotonic() + WAIT_TIMEOUT_S
-    while _is_running(directory):
+    while is_running(directory):
         if time.monotonic() > deadline:
             raise UserError(
                 f"The cluster in {directory} did not stop within {WAIT_TIMEOUT_S:g} s. See "
@@ -171,7 +171,7 @@ def _states_of_all(directory: Path, brokers: Sequence[int]) -> dict[int, str]:
 def _wait_for_state(directory: Path, broker: int, wanted: str) -> None:
     deadline = time.monotonic() + WAIT_TIMEOUT_S
     while (state := _states(directory).get(broker)) != wanted:
-        if not _is_running(directory):
+        if not is_running(directory):
             if wanted == STOPPED and not _state_file(directory).exists():
                 return  # the whole cluster was stopped in the meantime
             raise UserError(
@@ -199,14 +199,15 @@ def _states(directory: Path) -> dict[int, str]:
 
 
 def _check_running(directory: Path) -> None:
-    if not _is_running(directory):
+    if not is_running(directory):
         raise UserError(
             f"No cluster is running in {directory}. Start one with: "
             f"ottla cluster up --data-dir {directory}"
         )
 
 
-def _is_running(directory: Path) -> bool:
+def is_running(directory: Path) -> bool:
+    """Return whether a `cluster up` uses a directory."""
     try:
         file = _lock_file(directory).open()
     except OSError:

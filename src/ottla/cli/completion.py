@@ -24,6 +24,7 @@ TOOLS = (
     "kafka-console-producer",
     "kafka-consumer-groups",
     "kafka-consumer-perf-test",
+    "kafka-delegation-tokens",
     "kafka-delete-records",
     "kafka-dump-log",
     "kafka-features",

@@ -85,7 +85,9 @@ def run_distributed(
 
 
 def _worker_properties(worker_file: str, master: str | None) -> dict[str, str]:
-    properties = load_properties(worker_file)
+    from ottla.connect.worker_file import load_worker_file
+
+    properties = load_worker_file(worker_file)
     return properties if master is None else {**properties, "spark.master": master}
 
 

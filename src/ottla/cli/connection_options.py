@@ -3,7 +3,8 @@
     @cluster_options()                 def topics(cluster: ClusterOptions, …)
     with cluster.admin() as admin: …   or Producer(cluster.bootstrap, profile=cluster.profile(), …)
 
-Without these options a tool connects to localhost:9092. It gives up on an unreachable broker after
+Without these options a tool uses the default profile (`ottla.client.profile`), or connects to
+localhost:9092 if there is none. It gives up on an unreachable broker after
 CALL_TIMEOUT_MS, unless the file sets `default.api.timeout.ms`."""
 
 from __future__ import annotations
@@ -35,12 +36,22 @@ class ClusterOptions:
         Raises:
             UserError: The file cannot be read.
         """
-        from ottla.base.config.properties import load_properties
+        return {"default.api.timeout.ms": str(CALL_TIMEOUT_MS), **self.file_properties()}
 
-        properties = {"default.api.timeout.ms": str(CALL_TIMEOUT_MS)}
+    def file_properties(self, *, names_brokers: bool = False) -> dict[str, str]:
+        """Return the properties of the given file, or else of the default profile.
+
+        Args:
+            names_brokers: Whether other options name the brokers to connect to.
+
+        Raises:
+            UserError: The file cannot be read.
+        """
+        from ottla.client.profile import default_profile, load_profile
+
         if self.config_file is not None:
-            properties.update(load_properties(self.config_file))
-        return properties
+            return load_profile(self.config_file)
+        return default_profile(names_brokers=names_brokers or self.bootstrap is not None)
 
     def admin(self, *, timeout_ms: int | None = None) -> Admin:
         """Return an admin client.

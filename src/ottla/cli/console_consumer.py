@@ -70,7 +70,7 @@ def consume_to_output(
     where = _parse_start_position(topic, include, partition, offset, from_beginning)
     formatter = _formatter(**formatting)
     properties = client_properties(
-        cluster.config_file,
+        cluster,
         client_texts,
         {"isolation.level": isolation_level},
         {"client.id": "console-consumer", "default.api.timeout.ms": CALL_TIMEOUT_MS},

@@ -84,7 +84,7 @@ def _properties(
         "buffer.memory": max_memory_bytes,
         "metadata.max.age.ms": metadata_expiry_ms,
     }
-    return client_properties(cluster.config_file, client_texts, options, DEFAULTS)
+    return client_properties(cluster, client_texts, options, DEFAULTS)
 
 
 class _Sender:

@@ -59,7 +59,7 @@ def measure_consumer(
     topics = _topics(topic, include)
     format_time(0, date_format)  # raises UserError for an unsupported pattern
     properties = client_properties(
-        cluster.config_file,
+        cluster,
         client_texts,
         {
             "group.id": group,

@@ -25,8 +25,8 @@ def advertised_as(properties: Mapping[str, str], address: str) -> str:
         ConfigError: `listeners` cannot be parsed.
         UserError: The address cannot be parsed, or there is more than one listener.
     """
-    host, port = _split_address(address)
-    listeners = _listeners(properties)
+    host, port = split_address(address)
+    listeners = configured_listeners(properties)
     if len(listeners) != 1:
         names = ", ".join(listener.name for listener in listeners)
         raise UserError(
@@ -42,7 +42,7 @@ def advertised_by_default(properties: Mapping[str, str]) -> str | None:
     The host becomes the address of this machine on the network of its default route. Other machines
     on that network can connect to it even if they cannot resolve the machine's name, which is
     common for laptops and containers."""
-    listeners = _listeners(properties)
+    listeners = configured_listeners(properties)
     if not any(listener.is_on_every_interface for listener in listeners):
         return None
     return ",".join(
@@ -51,19 +51,30 @@ def advertised_by_default(properties: Mapping[str, str]) -> str | None:
     )
 
 
+def advertised_host(host: str) -> str:
+    """Return the host that clients connect to if a broker listens on a host."""
+    is_everywhere = Listener("", host, 0).is_on_every_interface
+    return _machine_address(host) if is_everywhere else host
+
+
 def exposed(listeners: Iterable[Listener]) -> list[Listener]:
     """Return the listeners that other machines can connect to."""
     return [listener for listener in listeners if not is_loopback(listener.host)]
 
 
-def _listeners(properties: Mapping[str, str]) -> list[Listener]:
+def configured_listeners(properties: Mapping[str, str]) -> list[Listener]:
     listeners = properties.get("listeners")
     items = BROKER["listeners"].default if listeners is None else split_list(listeners)
     assert isinstance(items, list)
     return client_listeners("listeners", items, properties.get("controller.listener.names", ""))
 
 
-def _split_address(address: str) -> tuple[str, int | None]:
+def split_address(address: str) -> tuple[str, int | None]:
+    """Return host and port of an `--advertise HOST[:PORT]`; the port is None if it has none.
+
+    Raises:
+        UserError: The address cannot be parsed.
+    """
     try:
         return str(ipaddress.ip_address(address.strip("[]"))), None
     except ValueError:

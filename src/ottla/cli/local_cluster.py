@@ -4,6 +4,7 @@
     <data dir>/broker-<id>/          data of a broker
     <data dir>/broker-<id>.properties  configuration of a broker (0600)
     <data dir>/broker-<id>.log       log output of a broker
+    <data dir>/secure/               certificates, users and configurations of a secured cluster
     <data dir>/cluster.*             communication with other commands (cluster_control.py)
 
 A child that exits unexpectedly is restarted after a pause that doubles with every restart. A broker
@@ -37,8 +38,11 @@ from ottla.cli.cluster_control import (
     STOPPING,
     ClusterControl,
 )
+from ottla.cli.listening import advertised_host, is_loopback
+from ottla.cli.secure.layout import LOCAL_DIRECTORY
 
 if TYPE_CHECKING:
+    from ottla.cli.secure.local import LocalSecurity
     from ottla.metadata.zookeeper.ensemble import EnsembleMember
     from ottla.metadata.zookeeper.ensemble_security import EnsembleSecurity
 
@@ -179,6 +183,10 @@ class LocalCluster:
         properties: Mapping[str, str],
         say: Callable[[str], None],
         zookeeper: str | None = None,
+        *,
+        host: str = HOST,
+        is_secure: bool = False,
+        is_insecure: bool = False,
         zookeeper_security: EnsembleSecurity | None = None,
     ) -> None:
         """Describe a cluster; `start` or `run` starts it.
@@ -190,6 +198,10 @@ class LocalCluster:
             properties: Configuration of every broker.
             say: Called with one sentence for each event.
             zookeeper: An existing ZooKeeper, as in `zookeeper.connect`; None starts one.
+            host: Address that the brokers listen on.
+            is_secure: Whether all connections use TLS and authentication.
+            is_insecure: Whether brokers without security may listen on an address that other
+                machines can reach.
             zookeeper_security: TLS and authentication of the ZooKeeper that is started. The brokers
                 use it unless `properties` have settings of their own for ZooKeeper.
         """
@@ -199,6 +211,10 @@ class LocalCluster:
         self._say = say
         self._brokers: list[BrokerChild] = []
         self._existing_zookeeper = zookeeper
+        self._host = host
+        self._is_secure = is_secure
+        self._is_insecure = is_insecure
+        self._security: LocalSecurity | None = None
         self._zookeeper_security = zookeeper_security
         self._zookeeper: EnsembleMember | None = None
         """The ZooKeeper server that this cluster has started, if any."""
@@ -208,7 +224,13 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{HOST}:{port}" for port in self._ports)
+        host = advertised_host(self._host)
+        return ",".join(f"{host}:{port}" for port in self._ports)
+
+    @property
+    def profile(self) -> Path | None:
+        """The administrator's profile if the cluster is secured."""
+        return None if self._security is None else self._security.profile
 
     def run(self) -> int:
         """Run until a signal arrives, and serve `ottla cluster stop` and `start`.
@@ -230,6 +252,8 @@ class LocalCluster:
             self.supervise()
             if not self._signals:
                 self._say(f"The cluster is ready. bootstrap.servers={self.bootstrap}")
+                if self.profile is not None:
+                    self._say(f"Profile of the administrator: {self.profile}")
             while not self._signals:
                 time.sleep(POLL_S)
                 self.supervise()
@@ -252,10 +276,13 @@ class LocalCluster:
         Raises:
             UserError: The cluster cannot start. Call `stop` to stop what has been started.
         """
+        self._check_security()
         for port in self._ports:
-            _check_free(port)
+            _check_free(self._host, port)
         self._make_directory()
         connect = self._start_zookeeper()
+        if self._security is not None:
+            self._security.finish(connect)
         for id, port in enumerate(self._ports, start=1):
             command = self._command(id, port, connect)
             broker = BrokerChild(id, command, self._directory / f"broker-{id}.log")
@@ -270,6 +297,34 @@ class LocalCluster:
                 )
             time.sleep(POLL_S)
 
+    def _check_security(self) -> None:
+        """Choose the security of the cluster.
+
+        Raises:
+            UserError: The cluster would be open to other machines, or less secure than before.
+        """
+        if self._is_secure:
+            from ottla.cli.secure.local import LocalSecurity
+
+            if self._existing_zookeeper is not None:
+                raise UserError(
+                    "--secure and --zookeeper cannot be used together. For brokers with another "
+                    "ZooKeeper, use: ottla secure init --zookeeper"
+                )
+            host = advertised_host(self._host)
+            self._security = LocalSecurity(self._directory, host, self._ports)
+        elif (self._directory / LOCAL_DIRECTORY).exists():
+            raise UserError(
+                f"The cluster in {self._directory} is secured. Start it with --secure, or use "
+                "another --data-dir."
+            )
+        elif not self._is_insecure and not is_loopback(self._host):
+            raise UserError(
+                f"Brokers on {self._host} are open to other machines, without encryption or "
+                "authentication. Add --secure, which makes what `ottla secure init` makes, or add "
+                "--insecure if that is intended."
+            )
+
     def _make_directory(self) -> None:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -281,7 +336,9 @@ class LocalCluster:
     def _start_zookeeper(self) -> str:
         """Start ZooKeeper unless one exists, and return `zookeeper.connect` for the brokers."""
         if self._existing_zookeeper is not None:
-            return _checked_connect(self._existing_zookeeper)
+            return checked_connect(self._existing_zookeeper)
+        if self._security is not None:
+            self._zookeeper_security = self._security.prepare()
         self._zookeeper = _member(self._directory / "zookeeper", self._zookeeper_security)
         self._zookeeper.start()
         self._zookeeper.wait_until_serving()
@@ -290,9 +347,7 @@ class LocalCluster:
     def _command(self, id: int, port: int, zookeeper: str) -> list[str]:
         replicas = str(min(MOST_REPLICAS, len(self._ports)))
         in_sync = str(max(1, min(MOST_REPLICAS, len(self._ports)) - 1))
-        security = self._zookeeper_security
         properties = {
-            **(security.broker_properties() if security is not None else {}),
             "default.replication.factor": replicas,
             "min.insync.replicas": in_sync,
             "offsets.topic.replication.factor": replicas,
@@ -301,11 +356,18 @@ class LocalCluster:
             **self._properties,
             "zookeeper.connect": zookeeper,
         }
+        command = [sys.executable, "-m", "ottla", "broker"]
+        if self._security is not None:
+            properties = {**self._security.properties(id, self._host), **properties}
+        else:
+            if self._zookeeper_security is not None:
+                properties = {**self._zookeeper_security.broker_properties(), **properties}
+            command += ["--listen", f"{self._host}:{port}"]
+            command += ["--data-dir", str(self._directory / f"broker-{id}")]
+            command += ["--insecure"] if self._is_insecure else []
         # In a file, because other users can see command lines, and properties may be passwords.
         file = self._directory / f"broker-{id}.properties"
         write_private(file, format_properties(properties))
-        command = [sys.executable, "-m", "ottla", "broker", "--listen", f"{HOST}:{port}"]
-        command += ["--data-dir", str(self._directory / f"broker-{id}")]
         return [*command, "--config", str(file), "--override", f"node.id={id}"]
 
     # -------------------------------------------------------------------------- run and stop
@@ -339,17 +401,21 @@ class LocalCluster:
             self._zookeeper.stop()
 
 
-def _check_free(port: int) -> None:
+def _check_free(host: str, port: int) -> None:
     if not 0 < port < 65536:
         raise UserError(f"Port {port} is out of range. Use 1 to 65535.")
     try:
-        with closing(socket.create_server((HOST, port))):
+        with closing(socket.create_server((host.strip("[]"), port), family=_family(host))):
             pass
     except OSError as error:
         raise UserError(
-            f"Cannot listen on {HOST}:{port}: {os.strerror(error.errno or 0)}. Choose other ports "
+            f"Cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}. Choose other ports "
             "with --port."
         ) from None
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _member(directory: Path, security: EnsembleSecurity | None) -> EnsembleMember:
@@ -362,7 +428,7 @@ def _member(directory: Path, security: EnsembleSecurity | None) -> EnsembleMembe
     return EnsembleMember(directory, 1, local_addresses(1, ports), security)
 
 
-def _checked_connect(connect: str) -> str:
+def checked_connect(connect: str) -> str:
     """Check that a ZooKeeper server is reachable, and return `connect` with a chroot.
 
     Raises:

@@ -12,6 +12,7 @@ SECTIONS = {
     "Start and operate": {
         "broker": "ottla.cli.broker:broker",
         "cluster": "ottla.cli.cluster:cluster",
+        "secure": "ottla.cli.secure.command:secure",
         "zookeeper": "ottla.cli.zookeeper:zookeeper",
         "zookeeper-acl": ("ottla.cli.zookeeper_security_migration:zookeeper_security_migration"),
         "storage": "ottla.cli.kafka_storage:kafka_storage",
@@ -19,6 +20,7 @@ SECTIONS = {
         "reassign-partitions": "ottla.cli.kafka_reassign_partitions:kafka_reassign_partitions",
         "leader-election": "ottla.cli.kafka_leader_election:kafka_leader_election",
         "log-dirs": "ottla.cli.kafka_log_dirs:kafka_log_dirs",
+        "delegation-tokens": "ottla.cli.kafka_delegation_tokens:kafka_delegation_tokens",
         "features": "ottla.cli.kafka_features:kafka_features",
         "broker-api-versions": "ottla.cli.kafka_broker_api_versions:kafka_broker_api_versions",
     },

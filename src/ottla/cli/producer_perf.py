@@ -57,7 +57,7 @@ def measure_producer(
         raise click.UsageError("--warmup-records must be less than --num-records.")
     payloads = _payloads(output, **payload)
     properties = client_properties(
-        cluster.config_file, client_texts, {"transactional.id": transactional_id}, DEFAULTS
+        cluster, client_texts, {"transactional.id": transactional_id}, DEFAULTS
     )
     if transaction_duration_ms is not None and not properties.get("transactional.id"):
         properties["transactional.id"] = f"performance-producer-{uuid.uuid4()}"

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from ottla.base.config.properties import load_properties
 from ottla.base.errors import UserError
+from ottla.cli.connection_options import ClusterOptions
 from ottla.cli.tool import Tool
 
 
@@ -24,7 +24,7 @@ def key_values(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def client_properties(
-    file: str | None,
+    cluster: ClusterOptions,
     texts: Iterable[str],
     options: Mapping[str, Any],
     defaults: Mapping[str, Any],
@@ -37,7 +37,7 @@ def client_properties(
     overrides the tool's defaults.
 
     Args:
-        file: Properties file of the client, if any.
+        cluster: Connection options, whose file or default profile is read.
         texts: `key=value` texts from the command line.
         options: Properties that have an option of their own.
         defaults: Defaults of the tool.
@@ -47,9 +47,9 @@ def client_properties(
         UserError: The file cannot be read, or a text has no key.
     """
     properties = {name: str(value) for name, value in defaults.items()}
-    if file is not None:
-        properties.update(load_properties(file))
-    properties.update(key_values(texts, option))
+    given = key_values(texts, option)
+    properties.update(cluster.file_properties(names_brokers="bootstrap.servers" in given))
+    properties.update(given)
     properties.update({name: str(value) for name, value in options.items() if value is not None})
     return properties
 

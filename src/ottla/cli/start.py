@@ -7,15 +7,22 @@ the terminal."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.config.definition import ConfigError
+from ottla.base.config.listener import Listener, SecurityProtocol
 from ottla.base.config.properties import load_properties, parse_override
 from ottla.base.errors import UserError
-from ottla.cli.listening import advertised_as, advertised_by_default, exposed
+from ottla.cli.listening import (
+    advertised_as,
+    advertised_by_default,
+    configured_listeners,
+    exposed,
+)
 from ottla.cli.log_output import log_to_standard_error
 from ottla.cli.paths import default_data_directory
 from ottla.cli.pid_file import PidFile
@@ -52,7 +59,7 @@ def load_launch(
     if data_dir is not None:
         properties["log.dirs"] = data_dir
     if listen is not None:
-        properties["listeners"] = f"PLAINTEXT://{listen}"
+        properties["listeners"] = f"{_listener_name(properties)}://{listen}"
     properties.update(overridden)
     if not {"log.dir", "log.dirs"} & properties.keys():
         properties["log.dirs"] = default_data_directory()
@@ -66,6 +73,26 @@ def load_launch(
     except ConfigError as error:
         raise UserError(str(error)) from None
     return Launch(properties, warnings, listen is not None or "listeners" in overridden)
+
+
+def _listener_name(properties: Mapping[str, str]) -> str:
+    """Return the name of the listener whose address `--listen` sets.
+
+    It is the one in the file, so that an address on the command line never turns off encryption.
+    """
+    if "listeners" not in properties:
+        return "PLAINTEXT"
+    try:
+        listeners = configured_listeners(properties)
+    except ConfigError as error:
+        raise UserError(str(error)) from None
+    if len(listeners) != 1:
+        names = ", ".join(listener.name for listener in listeners)
+        raise UserError(
+            f"--listen sets the address of one listener, but the file has {len(listeners)} "
+            f"({names}). Change listeners in the file instead."
+        )
+    return listeners[0].name
 
 
 def _advertise_machine(properties: dict[str, str]) -> tuple[str, ...]:
@@ -91,7 +118,7 @@ def start(
     """Run a broker until it receives SIGTERM or SIGINT, and return the exit code.
 
     Args:
-        launch: The configuration, from `gather`.
+        launch: The configuration, from `load_launch`.
         log_level: Lowest level to log.
         daemon: Whether to run in the background.
         allow_exposed: Whether listeners from the command line may be open to other machines.
@@ -126,26 +153,46 @@ def exposure_warnings(launch: Launch, config: BrokerConfig, *, allow_exposed: bo
         UserError: The command line names such a listener without allowing it.
     """
     open_to_others = [
-        (listener, _lacks(config, listener.name))
+        (listener, gap)
         for listener in exposed(config.listeners)
-        if _lacks(config, listener.name)
+        if (gap := _gap(config, listener)) is not None
     ]
     if open_to_others and launch.listens_by_option and not allow_exposed:
-        listener, lack = open_to_others[0]
+        listener, gap = open_to_others[0]
         raise UserError(
-            f"{listener} is open to other machines, without {lack}. Add --insecure if that is "
-            "intended, or listen on 127.0.0.1."
+            f"{listener} is open to other machines, without {gap.lacks}. Create certificates and "
+            "users with `ottla secure init`, listen on 127.0.0.1, or add --insecure if that is "
+            "intended."
         )
     return [
-        f"{listener} is open to other machines, without {lack}: everyone who can connect can "
-        "read, write and delete all topics"
-        for listener, lack in open_to_others
+        f"{listener} is open to other machines, without {gap.lacks}: {gap.risk}"
+        for listener, gap in open_to_others
     ]
 
 
-def _lacks(config: BrokerConfig, listener: str) -> str:
-    """Return what a listener lacks to be safe in a network, or '' if it lacks nothing."""
-    tls = config.tls_settings.get(listener)
-    if tls is None:
-        return "encryption or authentication"
-    return "" if tls.client_auth == "required" else "authentication (ssl.client.auth=required)"
+class _Gap(NamedTuple):
+    """The protection that a listener lacks in a network."""
+
+    lacks: str
+    risk: str
+
+
+_ANYBODY = "everyone who can connect can read, write and delete all topics"
+_PLAINTEXT = _Gap("encryption or authentication", _ANYBODY)
+_SSL = _Gap("authentication (SASL_SSL, or ssl.client.auth=required)", _ANYBODY)
+_SASL_PLAINTEXT = _Gap(
+    "encryption",
+    "everyone on the way to a client can read its records, and its password with some mechanisms",
+)
+
+
+def _gap(config: BrokerConfig, listener: Listener) -> _Gap | None:
+    protocol = config.listener_protocols[listener.name]
+    if protocol is SecurityProtocol.PLAINTEXT:
+        return _PLAINTEXT
+    if protocol is SecurityProtocol.SASL_PLAINTEXT:
+        return _SASL_PLAINTEXT
+    if protocol is SecurityProtocol.SSL:
+        is_closed = config.tls_settings[listener.name].client_auth == "required"
+        return None if is_closed else _SSL
+    return None

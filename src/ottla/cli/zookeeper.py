@@ -48,7 +48,9 @@ QUORUM_PORT, ELECTION_PORT = 2888, 3888
     help="Position of this server in the list of --member options.",
 )
 @click.option(
+    "--secure",
     "--secure-dir",
+    "secure_dir",
     metavar="DIR",
     help="Directory of `ottla secure init`: TLS and authentication with its ca.pem, zookeeper.pem "
     "and zookeeper.properties.",

@@ -36,6 +36,7 @@ from ottla.client.errors import (
 )
 from ottla.client.metadata import ClusterMetadata, Node, TopicMetadata
 from ottla.client.reachability import SLOW_S, Reachability
+from ottla.client.tls import ClientTls, tls_settings
 from ottla.client.topic_creation import TopicCreation
 from ottla.net.connection import Connection
 from ottla.wire import rpc
@@ -98,7 +99,8 @@ class Cluster:
         """Called with each new version of the metadata."""
         self.topics_of_interest: set[str] | None = set()
         """Topics that a refresh asks for, or None for all. Grows as topics are used."""
-        self._tls = security.tls_context(config)
+        settings = tls_settings(config)
+        self._tls = None if settings is None else ClientTls(settings)
         self._authenticate = security.authenticator(config)
         self._connections: dict[tuple[int, Purpose], asyncio.Task[Connection]] = {}
         self._reachability = Reachability()
@@ -206,7 +208,7 @@ class Cluster:
                 port,
                 client_id=self.config.client_id,
                 timeout_s=self.config.socket_connection_setup_timeout_ms / 1000,
-                tls=self._tls,
+                tls=None if self._tls is None else await self._tls.context(),
                 authenticate=self._authenticate,
             )
 

@@ -19,7 +19,7 @@ import difflib
 import logging
 import os
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from ottla.base.config.definition import (
     INT_MAX,
@@ -29,11 +29,12 @@ from ottla.base.config.definition import (
     ConfigType,
     split_list,
 )
-from ottla.base.config.properties import load_properties
 from ottla.base.config.validator import AtLeast, Between, NonEmpty, OneOf, Validator, Value
 from ottla.client.errors import InvalidConfig
 from ottla.client.librdkafka import ALIASES, remedy
+from ottla.client.profile import default_profile, layered, load_profile
 from ottla.client.properties import ConsumerProperties, ProducerProperties
+from ottla.client.token_provider import TokenProvider
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,13 @@ Bootstrap = str | list[str] | Mapping[str, Any]
 """The brokers to connect to first, or a dictionary of properties: `{"bootstrap.servers": "…"}`."""
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+STORE_TYPES = ("JKS", "PKCS12", "PEM")
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
+LOGIN_HANDLERS = ("", f"{_OAUTH}.OAuthBearerLoginCallbackHandler",
+                  f"{_OAUTH}.secured.OAuthBearerLoginCallbackHandler")  # fmt: skip
+CALLBACK = "oauth_cb"
+"""Name of the argument that is a function. It is a key of confluent-kafka's dictionaries, too."""
 
 
 def prop(type_: ConfigType, default: Value, doc: str, validator: Validator | None = None) -> Any:
@@ -107,28 +114,159 @@ class CommonConfig:
     sasl_jaas_config: str = prop(
         ConfigType.PASSWORD, "", "User name and password in the JAAS format of Java's clients."
     )
-    ssl_ca_location: str = prop(
-        ConfigType.STRING, "", "PEM file with trusted CA certificates, instead of the system's."
+    sasl_oauthbearer_token_endpoint_url: str = prop(
+        ConfigType.STRING,
+        "",
+        "URL of the OAuth 2 token endpoint, or file: URL of a file with a token.",
     )
-    ssl_truststore_location: str = prop(
-        ConfigType.STRING, "", "Alias of ssl.ca.location; ssl.truststore.type must be PEM."
+    sasl_oauthbearer_client_credentials_client_id: str = prop(
+        ConfigType.STRING, "", "Client ID for the token endpoint."
     )
+    sasl_oauthbearer_client_credentials_client_secret: str = prop(
+        ConfigType.PASSWORD, "", "Client secret for the token endpoint."
+    )
+    sasl_oauthbearer_scope: str = prop(
+        ConfigType.STRING, "", "Scope to request from the token endpoint."
+    )
+    sasl_oauthbearer_extensions: list[str] = prop(
+        ConfigType.LIST, [], "SASL extensions for the broker, as key=value pairs."
+    )
+    sasl_oauthbearer_header_urlencode: bool = prop(
+        ConfigType.BOOLEAN,
+        False,
+        "Whether to URL-encode client ID and secret, as RFC 6749 requires and some servers do not.",
+    )
+    sasl_oauthbearer_method: str = prop(
+        ConfigType.STRING,
+        "default",
+        "librdkafka's choice of the token's source: oidc for the token endpoint.",
+        OneOf(("default", "oidc"), ignore_case=True),
+    )
+    sasl_oauthbearer_config: str = prop(
+        ConfigType.STRING, "", "Text that is passed to the function oauth_cb."
+    )
+    sasl_login_callback_handler_class: str = prop(
+        ConfigType.STRING,
+        "",
+        "Class of Java's clients that uses the token endpoint, which Ottla does without it.",
+        OneOf(LOGIN_HANDLERS),
+    )
+    sasl_login_connect_timeout_ms: int = milliseconds(
+        10_000, "Time for the connection to the token endpoint, as part of the whole request.", 1
+    )
+    sasl_login_read_timeout_ms: int = milliseconds(
+        10_000, "Time for the response of the token endpoint, as part of the whole request.", 1
+    )
+    sasl_login_retry_backoff_ms: int = milliseconds(
+        100, "Backoff before the first retry of a request for a token."
+    )
+    sasl_login_retry_backoff_max_ms: int = milliseconds(
+        10_000, "Maximum backoff between requests for a token."
+    )
+    sasl_login_refresh_window_factor: float = prop(
+        ConfigType.DOUBLE, 0.8, "Share of a token's lifetime after which it is replaced.",
+        Between(0.5, 1.0),
+    )  # fmt: skip
+    sasl_login_refresh_window_jitter: float = prop(
+        ConfigType.DOUBLE,
+        0.05,
+        "Maximum random addition to that share, so that clients do not refresh at once.",
+        Between(0.0, 0.25),
+    )
+    sasl_login_refresh_min_period_seconds: int = prop(
+        ConfigType.INT, 60, "Minimum time before a token is replaced, in seconds.", Between(0, 900)
+    )
+    sasl_login_refresh_buffer_seconds: int = prop(
+        ConfigType.INT,
+        300,
+        "Time before its expiry at which a token is replaced at the latest, in seconds.",
+        Between(0, 3600),
+    )
+    https_ca_location: str = prop(
+        ConfigType.STRING,
+        "",
+        "PEM file with trusted CA certificates for the token endpoint, as in librdkafka.",
+    )
+    https_ca_pem: str = prop(
+        ConfigType.STRING, "", "Trusted CA certificates for the token endpoint in PEM format."
+    )
+    ssl_protocol: str = prop(
+        ConfigType.STRING, "TLSv1.3", "Newest version of TLS: TLSv1.2 or TLSv1.3.",
+        OneOf(("TLSv1.3", "TLSv1.2", "TLS")),
+    )  # fmt: skip
+    ssl_enabled_protocols: list[str] = prop(
+        ConfigType.LIST, ["TLSv1.2", "TLSv1.3"], "Versions of TLS that the client accepts."
+    )
+    ssl_cipher_suites: list[str] = prop(
+        ConfigType.LIST,
+        [],
+        "Cipher suites of TLS 1.2, by their IANA names, instead of OpenSSL's defaults.",
+    )
+    ssl_keystore_type: str = prop(
+        ConfigType.STRING,
+        "JKS",
+        "Format of the key store: PEM or PKCS12. With JKS, Kafka's default, the client recognizes "
+        "the format by the content; stores in Java's JKS format must be converted.",
+        OneOf(STORE_TYPES),
+    )
+    ssl_keystore_location: str = prop(
+        ConfigType.STRING,
+        "",
+        "File with the client's private key and certificate chain. New connections use the file "
+        "as it is when they are opened.",
+    )
+    ssl_keystore_password: str = prop(
+        ConfigType.PASSWORD, "", "Password of a key store in PKCS12 format."
+    )
+    ssl_keystore_key: str = prop(
+        ConfigType.PASSWORD, "", "Private key of the client in PEM format, instead of a file."
+    )
+    ssl_keystore_certificate_chain: str = prop(
+        ConfigType.PASSWORD,
+        "",
+        "Certificate chain of the client in PEM format, together with ssl.keystore.key.",
+    )
+    ssl_key_password: str = prop(ConfigType.PASSWORD, "", "Password of the private key.")
     ssl_truststore_type: str = prop(
         ConfigType.STRING,
-        "PEM",
-        "Format of the trust store; only PEM is supported.",
-        OneOf(("PEM",)),
+        "JKS",
+        "Format of the trust store, as for ssl.keystore.type.",
+        OneOf(STORE_TYPES),
+    )
+    ssl_truststore_location: str = prop(
+        ConfigType.STRING,
+        "",
+        "File with trusted CA certificates, instead of the system's.",
+    )
+    ssl_truststore_password: str = prop(
+        ConfigType.PASSWORD, "", "Password of a trust store in PKCS12 format."
+    )
+    ssl_truststore_certificates: str = prop(
+        ConfigType.PASSWORD, "", "Trusted CA certificates in PEM format, instead of a file."
+    )
+    ssl_ca_location: str = prop(
+        ConfigType.STRING, "", "PEM file with trusted CA certificates, as in librdkafka."
     )
     ssl_certificate_location: str = prop(
-        ConfigType.STRING, "", "PEM file with the client's certificate."
+        ConfigType.STRING, "", "PEM file with the client's certificate chain, as in librdkafka."
     )
-    ssl_key_location: str = prop(ConfigType.STRING, "", "PEM file with the client's private key.")
-    ssl_key_password: str = prop(ConfigType.PASSWORD, "", "Password of the private key.")
+    ssl_key_location: str = prop(
+        ConfigType.STRING,
+        "",
+        "PEM file with the client's private key, as in librdkafka, if it is not in the file of "
+        "ssl.certificate.location.",
+    )
     ssl_endpoint_identification_algorithm: str = prop(
         ConfigType.STRING, "https",
-        "Host name verification of certificates: https, or empty to disable it.",
-        OneOf(("https", "")),
+        "Host name verification of certificates: https, or empty or none to disable it.",
+        OneOf(("https", "none", ""), ignore_case=True),
     )  # fmt: skip
+
+    oauth_cb: TokenProvider | None = dataclasses.field(
+        default=None,
+        metadata={"doc": "Function that returns a token for OAUTHBEARER; see TokenProvider."},
+        repr=False,
+    )
 
     arguments: ClassVar[tuple[str, ...]] = ("bootstrap", "profile")
     """Arguments of the client that are not properties. Errors suggest these names, too."""
@@ -142,16 +280,21 @@ class CommonConfig:
         Args:
             bootstrap: The client's first argument: brokers, which take precedence over all else,
                 or a dictionary of properties.
-            profile: Properties that are used unless `bootstrap` or `keywords` set them.
+            profile: Properties that are used unless `bootstrap` or `keywords` set them. None
+                reads the default profile, if there is one (`ottla.client.profile`).
             keywords: Properties as keyword arguments; they take precedence over dictionaries.
 
         Raises:
             InvalidConfig: A property does not exist or does not take its value.
         """
-        properties = _from_profile(cls, profile)
-        if isinstance(bootstrap, Mapping):
-            properties.update(_known(cls, bootstrap))
-        properties.update(_known(cls, keywords))
+        given = _known(cls, bootstrap) if isinstance(bootstrap, Mapping) else {}
+        given.update(_known(cls, keywords))
+        if profile is None:
+            is_named = "bootstrap.servers" in given
+            is_named = is_named or (bootstrap is not None and not isinstance(bootstrap, Mapping))
+            profile = default_profile(names_brokers=is_named)
+        properties = layered(_from_profile(cls, profile), given)
+        callback = _callback(keywords, bootstrap, profile)
         if bootstrap is not None and not isinstance(bootstrap, Mapping):
             properties["bootstrap.servers"] = bootstrap
         table = table_of(cls)
@@ -162,7 +305,7 @@ class CommonConfig:
                 values[key.attribute] = key.parse(_as_text(value))
             except ConfigError as error:
                 raise InvalidConfig(str(error)) from None
-        config = cls(**values)
+        config = cls(**values, oauth_cb=callback)
         config.check()
         return config
 
@@ -207,6 +350,7 @@ def _make_table(cls: type[CommonConfig]) -> ConfigTable:
             **field.metadata,
         )
         for field in dataclasses.fields(cls)
+        if field.name != CALLBACK
     ]
     return ConfigTable(cls.__name__.removesuffix("Config").lower(), keys)
 
@@ -215,6 +359,8 @@ def _known(cls: type[CommonConfig], properties: Mapping[str, Any]) -> dict[str, 
     """Return the properties that are not None, by their Kafka names."""
     found: dict[str, Any] = {}
     for written, value in properties.items():
+        if written == CALLBACK:
+            continue
         name = _kafka_name(cls, written)
         if name not in table_of(cls):
             raise InvalidConfig(_unknown(cls, written, name))
@@ -223,13 +369,13 @@ def _known(cls: type[CommonConfig], properties: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-def _from_profile(cls: type[CommonConfig], profile: Profile | None) -> dict[str, Any]:
-    if profile is None:
-        return {}
+def _from_profile(cls: type[CommonConfig], profile: Profile) -> dict[str, Any]:
     if not isinstance(profile, Mapping):
-        profile = load_properties(os.fspath(profile))
+        profile = load_profile(profile)
     found: dict[str, Any] = {}
     for written, value in profile.items():
+        if written == CALLBACK and callable(value):
+            continue
         name = _kafka_name(cls, written)
         if name in table_of(cls):
             if value is not None:
@@ -237,6 +383,18 @@ def _from_profile(cls: type[CommonConfig], profile: Profile | None) -> dict[str,
         elif not _others_with(cls, name):
             logger.warning("%s", _unknown(cls, written, name))
     return found
+
+
+def _callback(*sources: object) -> TokenProvider | None:
+    """Return the function among a client's arguments, dictionaries included."""
+    for source in sources:
+        found = source.get(CALLBACK) if isinstance(source, Mapping) else None
+        if found is None:
+            continue
+        if not callable(found):
+            raise InvalidConfig(f"{CALLBACK} must be a function that returns a token.")
+        return cast("TokenProvider", found)
+    return None
 
 
 def _kafka_name(cls: type[CommonConfig], written: object) -> str:

@@ -17,6 +17,11 @@ ALIASES = {
     "queue.buffering.max.ms": "linger.ms",
     "request.required.acks": "acks",
     "sasl.mechanisms": "sasl.mechanism",
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.pem": "ssl.keystore.key",
 }
 
 _LOGGING = "Ottla logs with Python's logging, under the logger 'ottla'"
@@ -25,7 +30,6 @@ _RAISED = "errors are raised by the call that fails"
 _VERSIONS = "Ottla always requests the broker's API versions"
 _BUFFER = "set buffer.memory, in bytes"
 _READ_AHEAD = "set fetch.max.bytes, which also bounds the bytes read ahead"
-_PEM_FILE = "write the PEM text to a file and set {}"
 
 REMEDIES = {
     "api.version.fallback.ms": _VERSIONS,
@@ -45,6 +49,7 @@ REMEDIES = {
         "processed with commit()"
     ),
     "enable.partition.eof": "compare position() with end_offsets()",
+    "enable.sasl.oauthbearer.unsecure.jwt": "unsecured tokens are not supported",
     "enable.ssl.certificate.verification": (
         "set ssl.ca.location to the authority that signed the brokers' certificates"
     ),
@@ -63,9 +68,6 @@ REMEDIES = {
     "receive.message.max.bytes": "set fetch.max.bytes",
     "security.providers": "set the ssl and sasl properties",
     "socket.timeout.ms": "set request.timeout.ms",
-    "ssl.ca.pem": _PEM_FILE.format("ssl.ca.location"),
-    "ssl.certificate.pem": _PEM_FILE.format("ssl.certificate.location"),
-    "ssl.key.pem": _PEM_FILE.format("ssl.key.location"),
     "statistics.interval.ms": "Ottla has no statistics callback, so leave it out",
     "stats.cb": "Ottla has no statistics callback, so leave it out",
     "throttle.cb": "Ottla always honours the broker's throttle time, so leave it out",

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from ottla.client.token_provider import TokenProvider
+
 Text = str | None
 Number = float | str | None
 Flag = bool | str | None
@@ -55,20 +57,83 @@ class CommonProperties(TypedDict, total=False):
     """Password for SASL."""
     sasl_jaas_config: Text
     """User name and password in the JAAS format of Java's clients."""
-    ssl_ca_location: Text
-    """PEM file with trusted CA certificates, instead of the system's."""
-    ssl_truststore_location: Text
-    """Alias of ssl.ca.location; ssl.truststore.type must be PEM."""
-    ssl_truststore_type: Text
-    """Format of the trust store; only PEM is supported."""
-    ssl_certificate_location: Text
-    """PEM file with the client's certificate."""
-    ssl_key_location: Text
-    """PEM file with the client's private key."""
+    sasl_oauthbearer_token_endpoint_url: Text
+    """URL of the OAuth 2 token endpoint, or file: URL of a file with a token."""
+    sasl_oauthbearer_client_credentials_client_id: Text
+    """Client ID for the token endpoint."""
+    sasl_oauthbearer_client_credentials_client_secret: Text
+    """Client secret for the token endpoint."""
+    sasl_oauthbearer_scope: Text
+    """Scope to request from the token endpoint."""
+    sasl_oauthbearer_extensions: Names
+    """SASL extensions for the broker, as key=value pairs."""
+    sasl_oauthbearer_header_urlencode: Flag
+    """Whether to URL-encode client ID and secret, as RFC 6749 requires and some servers do not."""
+    sasl_oauthbearer_method: Text
+    """librdkafka's choice of the token's source: oidc for the token endpoint."""
+    sasl_oauthbearer_config: Text
+    """Text that is passed to the function oauth_cb."""
+    sasl_login_callback_handler_class: Text
+    """Class of Java's clients that uses the token endpoint, which Ottla does without it."""
+    sasl_login_connect_timeout_ms: Number
+    """Time for the connection to the token endpoint, as part of the whole request."""
+    sasl_login_read_timeout_ms: Number
+    """Time for the response of the token endpoint, as part of the whole request."""
+    sasl_login_retry_backoff_ms: Number
+    """Backoff before the first retry of a request for a token."""
+    sasl_login_retry_backoff_max_ms: Number
+    """Maximum backoff between requests for a token."""
+    sasl_login_refresh_window_factor: Number
+    """Share of a token's lifetime after which it is replaced."""
+    sasl_login_refresh_window_jitter: Number
+    """Maximum random addition to that share, so that clients do not refresh at once."""
+    sasl_login_refresh_min_period_seconds: Number
+    """Minimum time before a token is replaced, in seconds."""
+    sasl_login_refresh_buffer_seconds: Number
+    """Time before its expiry at which a token is replaced at the latest, in seconds."""
+    https_ca_location: Text
+    """PEM file with trusted CA certificates for the token endpoint, as in librdkafka."""
+    https_ca_pem: Text
+    """Trusted CA certificates for the token endpoint in PEM format."""
+    ssl_protocol: Text
+    """Newest version of TLS: TLSv1.2 or TLSv1.3."""
+    ssl_enabled_protocols: Names
+    """Versions of TLS that the client accepts."""
+    ssl_cipher_suites: Names
+    """Cipher suites of TLS 1.2, by their IANA names, instead of OpenSSL's defaults."""
+    ssl_keystore_type: Text
+    """Format of the key store: PEM or PKCS12. With JKS, Kafka's default, the client recognizes the
+    format by the content; stores in Java's JKS format must be converted."""
+    ssl_keystore_location: Text
+    """File with the client's private key and certificate chain. New connections use the file as it
+    is when they are opened."""
+    ssl_keystore_password: Text
+    """Password of a key store in PKCS12 format."""
+    ssl_keystore_key: Text
+    """Private key of the client in PEM format, instead of a file."""
+    ssl_keystore_certificate_chain: Text
+    """Certificate chain of the client in PEM format, together with ssl.keystore.key."""
     ssl_key_password: Text
     """Password of the private key."""
+    ssl_truststore_type: Text
+    """Format of the trust store, as for ssl.keystore.type."""
+    ssl_truststore_location: Text
+    """File with trusted CA certificates, instead of the system's."""
+    ssl_truststore_password: Text
+    """Password of a trust store in PKCS12 format."""
+    ssl_truststore_certificates: Text
+    """Trusted CA certificates in PEM format, instead of a file."""
+    ssl_ca_location: Text
+    """PEM file with trusted CA certificates, as in librdkafka."""
+    ssl_certificate_location: Text
+    """PEM file with the client's certificate chain, as in librdkafka."""
+    ssl_key_location: Text
+    """PEM file with the client's private key, as in librdkafka, if it is not in the file of
+    ssl.certificate.location."""
     ssl_endpoint_identification_algorithm: Text
-    """Host name verification of certificates: https, or empty to disable it."""
+    """Host name verification of certificates: https, or empty or none to disable it."""
+    oauth_cb: TokenProvider | None
+    """Function that returns a token for OAUTHBEARER; see TokenProvider."""
 
 
 class AdminProperties(CommonProperties, total=False):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from ottla.base.config.definition import ConfigError, ConfigType, Importance
+from ottla.base.config.providers import ConfigProviders
 from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
 from ottla.base.errors import UserError
 from ottla.connect.api import Connector, SinkConnector, SourceConnector
@@ -93,7 +94,9 @@ class Validation:
 
     groups: list[tuple[str, Definition]] = field(default_factory=list)
     """Pairs of group and its properties, with their full names."""
-    given: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)
+    submitted: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Properties with the variables of config providers, which replace secrets in messages."""
     errors: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, group: str, definition: Definition, prefix: str = "") -> None:
@@ -105,6 +108,9 @@ class Validation:
         )
         self.groups.append((group, whole))
         for name, problem in whole.problems(self.given).items():
+            value, submitted = self.given.get(name, ""), self.submitted.get(name, "")
+            if value and value != submitted:
+                problem = problem.replace(value.strip(), submitted)
             self.fail(name, problem)
 
     def fail(self, name: str, problem: str) -> None:
@@ -131,12 +137,15 @@ class ConnectorConfig:
     """Validated configuration of a connector, with its connector, transforms and converters."""
 
     name: str
-    given: Mapping[str, str]
+    given: Mapping[str, str] = field(repr=False)
+    """Properties as they were submitted, with variables of config providers."""
+    resolved: Mapping[str, str] = field(repr=False)
+    """Properties with the values of the variables, which may be secrets."""
     connector: Connector
     chain: Chain
     conversion: Conversion
     policy: ErrorPolicy
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)
     """Values of the properties in COMMON and in SOURCE or SINK."""
     topic_creation: TopicCreation = field(default_factory=TopicCreation)
     """Settings of the topics that the worker creates for a source."""
@@ -146,7 +155,7 @@ class ConnectorConfig:
         return isinstance(self.connector, SourceConnector)
 
     def client(self, kind: str) -> dict[str, str]:
-        return with_prefix(self.given, f"{kind}.override.")
+        return with_prefix(self.resolved, f"{kind}.override.")
 
     @classmethod
     def of(cls, properties: Mapping[str, str], worker: Mapping[str, str]) -> ConnectorConfig:
@@ -183,8 +192,10 @@ class _Validator:
     """One pass over a configuration: constructs all valid parts and collects all errors."""
 
     def __init__(self, properties: Mapping[str, str], worker: Mapping[str, str]) -> None:
-        self.given = properties
-        self.validation = Validation(given=properties)
+        self._submitted = properties
+        self.given: dict[str, str] = {}
+        self.validation = Validation(given=self.given, submitted=properties)
+        self._resolve(properties, worker)
         self._worker = worker
         self._class = self._connector_class()
         role = Definition()
@@ -199,6 +210,16 @@ class _Validator:
         self._check_topics()
         self._check_topic_creation()
 
+    def _resolve(self, properties: Mapping[str, str], worker: Mapping[str, str]) -> None:
+        """Replace the variables of the worker's config providers."""
+        providers = ConfigProviders(worker)
+        for name, text in properties.items():
+            try:
+                self.given[name] = providers.resolve(text)
+            except UserError as error:
+                self.given[name] = text
+                self.validation.fail(name, f"{name}: {error}")
+
     def made(self) -> ConnectorConfig:
         assert self._connector is not None
         key_, value, header = (self._converters[name] for name in CONVERTER_KEYS)
@@ -208,6 +229,7 @@ class _Validator:
         settings = self._common.settings(self.given)
         return ConnectorConfig(
             settings["name"],
+            dict(self._submitted),
             dict(self.given),
             self._connector,
             Chain(tuple(self._steps.values())),

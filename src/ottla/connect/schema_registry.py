@@ -29,7 +29,7 @@ from ottla.base.config.validator import AtLeast, NonEmpty, OneOf
 from ottla.connect.api import RetriableError
 from ottla.connect.data import DataError
 from ottla.connect.definition import Definition, Settings, key
-from ottla.connect.registry_http import HttpResponse, NoResponse, send_request
+from ottla.net.http_request import HttpResponse, NoResponse, send_request
 
 MAGIC = 0
 MAX_MESSAGE_LENGTH = 200

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.base.errors import UserError
+from ottla.client.profile import layered
 from ottla.connect.api import SourceConnector
 from ottla.connect.config import ConnectorConfig
 from ottla.connect.herder import BadRequest, Conflict, Herder, NoSuchConnector
@@ -210,6 +211,8 @@ class StandaloneHerder(Herder):
         self._end(name)
         found.restart_at = None
         try:
+            if found.config.resolved != found.config.given:
+                found.config, _ = self.check(found.config.given)  # a secret may have changed
             contexts = self._contexts(found)
         except Exception as error:
             # A custom connector may raise anything; the other connectors continue.
@@ -309,6 +312,6 @@ class StandaloneHerder(Herder):
         return found.config
 
     def _admin(self, config: ConnectorConfig) -> dict[str, str]:
-        found = self.config.client("admin") | config.client("admin")
+        found = layered(self.config.client("admin"), config.client("admin"))
         found.setdefault("default.api.timeout.ms", ADMIN_TIMEOUT_MS)
         return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla.client.config import CommonConfig, table_of
+from ottla.client.profile import layered
 from ottla.connect.api import Offsets
 from ottla.connect.config import ConnectorConfig
 from ottla.connect.definition import Settings
@@ -36,7 +37,7 @@ def _nothing(*arguments: object) -> None:
 class TaskContext:
     id: TaskId
     config: ConnectorConfig
-    settings: Settings
+    settings: Settings = field(repr=False)
     """Settings of this task."""
     worker: WorkerConfig
     offset_storage: TopicOffsetStorage
@@ -58,7 +59,7 @@ class TaskContext:
 
     def client(self, kind: str) -> dict[str, str]:
         """Return the properties of a client; the connector's override the worker's."""
-        found = self.worker.client(kind) | self.config.client(kind)
+        found = layered(self.worker.client(kind), self.config.client(kind))
         if kind == "admin":
             found.setdefault("default.api.timeout.ms", ADMIN_TIMEOUT_MS)
         return found

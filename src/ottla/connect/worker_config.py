@@ -11,13 +11,16 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.base.config.definition import ConfigType
+from ottla.base.config.providers import resolved, without_providers
 from ottla.base.config.validator import AtLeast, Between, NonEmpty, one_of
 from ottla.base.errors import UserError
 from ottla.client.config import CommonConfig, table_of
+from ottla.client.inlined_files import with_inlined_files
+from ottla.client.profile import layered
 from ottla.connect.definition import Definition, key, with_prefix
 from ottla.connect.spark_engine.settings import session_settings as for_tasks
 from ottla.connect.topic_creation import ENABLE
@@ -115,7 +118,7 @@ DISTRIBUTED = COMMON + Definition(
 )  # fmt: skip
 
 PREFIXES = ("key.converter.", "value.converter.", "header.converter.", "producer.", "consumer.",
-            "admin.", "spark.")  # fmt: skip
+            "admin.", "spark.", "config.providers")  # fmt: skip
 NOT_HONOURED = {
     "plugin.discovery": "connectors are Python packages, found by their entry points",
     "offset.flush.timeout.ms": "offsets are written with the records",
@@ -129,14 +132,15 @@ _LISTENER = re.compile(r"http://(?P<host>\[[^\]]*\]|[^:/]*):(?P<port>\d{1,5})/?"
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    settings: Mapping[str, Any]
-    given: Mapping[str, str]
-    """Properties as they were given."""
+    settings: Mapping[str, Any] = field(repr=False)
+    given: Mapping[str, str] = field(repr=False)
+    """Properties, with the values of the variables of config providers."""
     definition: Definition = STANDALONE
 
     @classmethod
     def of(cls, properties: Mapping[str, str], definition: Definition = STANDALONE) -> WorkerConfig:
         """Parse the properties; raise UserError that lists all invalid ones."""
+        properties = resolved(properties)
         problems = definition.problems(properties)
         if problems:
             raise UserError("\n".join(problems.values()))
@@ -187,7 +191,29 @@ class WorkerConfig:
         common = table_of(CommonConfig)
         shared = {name: value for name, value in self.given.items() if name in common}
         shared["bootstrap.servers"] = ",".join(self.settings["bootstrap.servers"])
-        return shared | with_prefix(self.given, f"{kind}.")
+        return layered(shared, with_prefix(self.given, f"{kind}."))
+
+    def for_executors(self) -> dict[str, str]:
+        """Return the properties for other machines, which have neither files nor variables.
+
+        Raises:
+            UserError: A key or certificate file cannot be used.
+        """
+        common = table_of(CommonConfig)
+        found = without_providers(self.given)
+        for kind in ("", "producer.", "consumer.", "admin."):
+            own = with_prefix(self.given, kind) if kind else self.given
+            if not any(name.endswith(".location") and name in common for name in own):
+                continue
+            whole = self.client(kind.removesuffix(".")) if kind else own
+            shared = {name: text for name, text in whole.items() if name in common}
+            inlined = with_inlined_files(CommonConfig, shared)
+            found = {
+                name: text
+                for name, text in found.items()
+                if not (name.startswith(kind) and name.removeprefix(kind) in common)
+            } | {f"{kind}{name}": text for name, text in inlined.items()}
+        return found
 
     @property
     def spark(self) -> dict[str, str]:

@@ -28,6 +28,7 @@ from ottla.base.cluster import (
     has_collision_characters,
     metric_name,
 )
+from ottla.base.delegation_token import DelegationToken
 from ottla.base.metadata import Change, Node
 from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import parse_uuid
@@ -81,8 +82,11 @@ class AccessDelta:
     users: set[str] = field(default_factory=set)
     """Users whose SCRAM credentials were added, changed or removed."""
 
+    tokens: set[str] = field(default_factory=set)
+    """IDs of delegation tokens that were created, changed or removed."""
+
     def __bool__(self) -> bool:
-        return bool(self.users)
+        return bool(self.users or self.tokens)
 
 
 class ClusterImage:
@@ -103,6 +107,8 @@ class ClusterImage:
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.scram: dict[str, Mapping[ScramMechanism, ScramCredential]] = {}
         """SCRAM credentials by user."""
+        self.tokens: dict[str, DelegationToken] = {}
+        """Delegation tokens by ID, including expired ones that have not been removed yet."""
         self.views: dict[Any, Any] = {}
         """Cache for cluster descriptions. Every `apply` clears it."""
         self.brokers_revision = 0
@@ -185,13 +191,29 @@ class ClusterImage:
         """Apply changes of paths below `/access/`. Other paths are ignored.
 
         Returns:
-            The users that have changed.
+            The users and delegation tokens that have changed.
         """
         delta = AccessDelta()
         for path, node in changes:
             if path.startswith(tree.SCRAM):
                 self._apply_scram(path, node, delta)
+            elif path.startswith(tree.TOKENS):
+                self._apply_token(path, node, delta)
         return delta
+
+    def _apply_token(self, path: str, node: Node | None, delta: AccessDelta) -> None:
+        token_id = path[len(tree.TOKENS) :]
+        token = None
+        if node is not None:
+            try:
+                token = tree.decode_token(token_id, node)
+            except (ValueError, LookupError, TypeError, AttributeError):
+                logger.error("The node %s is malformed; the token cannot be used", path)
+        if token is None:
+            self.tokens.pop(token_id, None)
+        else:
+            self.tokens[token_id] = token
+        delta.tokens.add(token_id)
 
     def _apply_scram(self, path: str, node: Node | None, delta: AccessDelta) -> None:
         user = tree.user_of_path(path)

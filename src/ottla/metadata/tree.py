@@ -17,6 +17,9 @@
     /producer_ids           {"next"}: the first producer id that has not been allocated
     /access/scram/<user>    {mechanism: {"salt", "stored_key", "server_key", "iterations"}};
                             the user is percent-encoded, salts and keys are in base64
+    /access/tokens/<id>     {"owner": [type, name], "requester", "renewers": [[type, name]],
+                            "issued", "expires", "max"}: a delegation token, with times in
+                            milliseconds; its HMAC is not stored
 
 Everything below /access/ decides who may use the cluster. It takes effect at once, see
 `ottla.metadata.follower`. It contains credentials: never log its values.
@@ -34,7 +37,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from ottla.base.cluster import BrokerRegistration, Endpoint, PartitionState, TopicImage
+from ottla.base.delegation_token import DelegationToken
 from ottla.base.metadata import ACCESS, Check, Create, Delete, Node, Op, Replace
+from ottla.base.principal import Principal
 from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import format_uuid
 
@@ -51,6 +56,7 @@ BROKER_CONFIGS = "/configs/brokers/"
 GROUP_CONFIGS = "/configs/groups/"
 PRODUCER_IDS = "/producer_ids"
 SCRAM = f"{ACCESS}scram/"
+TOKENS = f"{ACCESS}tokens/"
 DEFAULT = "default"
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
@@ -301,3 +307,43 @@ def scram_ops(
         else:
             ops.append(Create(path, encode_scram(credentials)))
     return ops
+
+
+def token_path(token_id: str) -> str:
+    return TOKENS + token_id
+
+
+def encode_token(token: DelegationToken) -> bytes:
+    """Encode a delegation token."""
+    return encode(
+        {
+            "owner": _principal_fields(token.owner),
+            "requester": _principal_fields(token.requester),
+            "renewers": [_principal_fields(each) for each in token.renewers],
+            "issued": token.issued_ms,
+            "expires": token.expires_ms,
+            "max": token.max_ms,
+        }
+    )
+
+
+def decode_token(token_id: str, node: Node) -> DelegationToken:
+    fields = decode(node)
+    return DelegationToken(
+        token_id=token_id,
+        owner=_principal(fields["owner"]),
+        requester=_principal(fields["requester"]),
+        renewers=tuple(map(_principal, fields["renewers"])),
+        issued_ms=int(fields["issued"]),
+        expires_ms=int(fields["expires"]),
+        max_ms=int(fields["max"]),
+    )
+
+
+def _principal_fields(principal: Principal) -> list[str]:
+    return [principal.type, principal.name]
+
+
+def _principal(fields: Sequence[str]) -> Principal:
+    kind, name = fields
+    return Principal(str(kind), str(name))

@@ -471,6 +471,8 @@ class Connection(asyncio.BufferedProtocol):
             text += f" before it answered {self._waiting[0].api.name}"
         if not self.api_versions and not self._is_tls:
             text += " (if it is a TLS listener, set security.protocol to SSL or SASL_SSL)"
+        elif not self.api_versions:
+            text += " (it may require a client certificate that it trusts)"
         return text
 
     def pause_writing(self) -> None:

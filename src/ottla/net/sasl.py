@@ -15,6 +15,7 @@ import secrets
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.net.errors import AuthenticationFailed
+from ottla.net.oauthbearer import rejection
 from ottla.wire import rpc
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def authenticator(mechanism: SaslMechanism, timeout_s: float) -> Authenticate:
                 rpc.sasl_authenticate(auth_bytes=message), timeout_s
             )
             if response.error_code:
-                reason = response.error_message or "wrong user name or password"
+                reason = rejection(response.error_message or "wrong user name or password")
                 raise AuthenticationFailed(f"{connection.name} rejected the credentials: {reason}")
             lifetime_ms = response.session_lifetime_ms
             message = await exchange.respond(bytes(response.auth_bytes))
@@ -120,8 +121,17 @@ class Scram:
     same salt for every connection of a user.
     """
 
-    def __init__(self, name: str, username: str, password: str) -> None:
+    def __init__(self, name: str, username: str, password: str, *, is_token: bool = False) -> None:
+        """Create the mechanism.
+
+        Args:
+            name: Name of the mechanism, such as `SCRAM-SHA-256`.
+            username: Name of the user, or ID of a delegation token.
+            password: Password of the user, or HMAC of the token in base64.
+            is_token: Whether the credentials are those of a delegation token (KIP-48).
+        """
         self.name = name
+        self.is_token = is_token
         self.hash_name = name.removeprefix("SCRAM-").replace("-", "").lower()
         self.username = username
         self._password = password.encode()
@@ -155,7 +165,8 @@ class ScramExchange:
         self._mechanism = mechanism
         self._nonce = nonce
         name = mechanism.username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={nonce}"
+        extensions = ",tokenauth=true" if mechanism.is_token else ""
+        self._first_bare = f"n={name},r={nonce}{extensions}"
         self._signature: bytes | None = None
         """Expected signature of the broker, once the proof has been sent."""
 

@@ -7,6 +7,7 @@ file in memory where the system has such files, otherwise in a private temporary
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import ssl
 import tempfile
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _PEM_START = b"-----BEGIN "
+_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 _ALERT = "ottla_alert"
 """Attribute of an exception."""
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -125,6 +127,53 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
+def file_stamps(settings: TlsSettings) -> tuple[object, ...]:
+    """Return values that differ when one of the files has changed."""
+    found: list[object] = []
+    for path in settings.files:
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            found.append(error.errno)
+        else:
+            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(found)
+
+
+class PemText(NamedTuple):
+    """Keys and certificates of settings as PEM text; an empty text for what is not set."""
+
+    key: str
+    chain: str
+    key_password: str
+    trusted: str
+
+
+def pem_text(settings: TlsSettings) -> PemText:
+    """Return the contents of the key and trust stores, which another machine can use.
+
+    Raises:
+        UserError: A file cannot be used.
+    """
+    key, chain = settings.keystore_key or "", settings.keystore_certificate_chain or ""
+    password = settings.key_password or ""
+    if settings.keystore_location and not (key or chain):
+        what = f"{settings.name_of('keystore.location')}={settings.keystore_location}"
+        data = _read(settings.keystore_location, what)
+        if not _is_pem(data, settings.keystore_type, what):
+            data, password = _key_of_pkcs12(data, settings, what)
+        elif settings.key_location:
+            name = settings.name_of("key.location")
+            data += b"\n" + _read(settings.key_location, f"{name}={settings.key_location}")
+        blocks = [match[0] for match in _PEM_BLOCK.finditer(data.decode("ascii", "ignore"))]
+        key = "\n".join(each for each in blocks if "PRIVATE KEY-----" in each)
+        chain = "\n".join(each for each in blocks if "PRIVATE KEY-----" not in each)
+    found = _trusted(settings)
+    return PemText(
+        key, chain, password, "" if found is None else found[0].decode("ascii", "ignore")
+    )
+
+
 class Certificate(NamedTuple):
     """The facts about a certificate that decide whether another one may replace it."""
 
@@ -194,19 +243,6 @@ def _import_x509() -> ModuleType:
     return x509
 
 
-def file_stamps(settings: TlsSettings) -> tuple[object, ...]:
-    """Return values that differ when one of the files has changed."""
-    found: list[object] = []
-    for path in settings.files:
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            found.append(error.errno)
-        else:
-            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(found)
-
-
 # -------------------------------------------------------------------------- versions and ciphers
 
 
@@ -263,7 +299,11 @@ def _load_key(context: ssl.SSLContext, settings: TlsSettings) -> bool:
     what = f"{settings.name_of('keystore.location')}={settings.keystore_location}"
     data = _read(settings.keystore_location, what)
     if _is_pem(data, settings.keystore_type, what):
-        _load_chain(context, settings.keystore_location, settings.key_password, what)
+        if settings.key_location:
+            what += f" with {settings.name_of('key.location')}={settings.key_location}"
+        _load_chain(
+            context, settings.keystore_location, settings.key_password, what, settings.key_location
+        )
         return True
     pem, password = _key_of_pkcs12(data, settings, what)
     with _file_of(pem) as path:
@@ -282,10 +322,16 @@ def _load_inline_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
         _load_chain(context, path, settings.key_password, what)
 
 
-def _load_chain(context: ssl.SSLContext, path: str, password: str | None, what: str) -> None:
+def _load_chain(
+    context: ssl.SSLContext,
+    path: str,
+    password: str | None,
+    what: str,
+    key_path: str | None = None,
+) -> None:
     try:
         # Always pass a password: without one, OpenSSL prompts for it on the terminal.
-        context.load_cert_chain(path, password=password or "")
+        context.load_cert_chain(path, key_path, password=password or "")
     except (OSError, ValueError) as error:
         raise UserError(f"{what} cannot be used: {_reason(error)}.") from None
 
@@ -315,17 +361,26 @@ def _key_of_pkcs12(data: bytes, settings: TlsSettings, what: str) -> tuple[bytes
 
 
 def _load_trust(context: ssl.SSLContext, settings: TlsSettings, purpose: ssl.Purpose) -> None:
-    if settings.truststore_certificates:
-        what = f"{settings.name_of('truststore.certificates')}"
-        _trust(context, settings.truststore_certificates.encode(), what)
-    elif settings.truststore_location:
-        what = f"{settings.name_of('truststore.location')}={settings.truststore_location}"
-        data = _read(settings.truststore_location, what)
-        if not _is_pem(data, settings.truststore_type, what):
-            data = _certificates_of_pkcs12(data, settings, what)
-        _trust(context, data, what)
-    else:
+    found = _trusted(settings)
+    if found is None:
         context.load_default_certs(purpose)
+    else:
+        _trust(context, *found)
+
+
+def _trusted(settings: TlsSettings) -> tuple[bytes, str] | None:
+    """Return the trusted certificates in PEM format, and their origin for messages."""
+    if settings.truststore_certificates:
+        return settings.truststore_certificates.encode(), settings.name_of(
+            "truststore.certificates"
+        )
+    if not settings.truststore_location:
+        return None
+    what = f"{settings.name_of('truststore.location')}={settings.truststore_location}"
+    data = _read(settings.truststore_location, what)
+    if not _is_pem(data, settings.truststore_type, what):
+        data = _certificates_of_pkcs12(data, settings, what)
+    return data, what
 
 
 def _trust(context: ssl.SSLContext, pem: bytes, what: str) -> None:
@@ -409,6 +464,8 @@ def _file_of(data: bytes) -> Iterator[str]:
 def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.replace("_", " ").lower()
+    if isinstance(error, ssl.SSLError) and "PEM lib" in str(error):
+        return "the password of the key is wrong, or the key or a certificate is not in PEM format"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return str(error).rstrip(".")

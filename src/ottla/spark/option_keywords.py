@@ -51,12 +51,41 @@ class SourceKeywords(TypedDict, total=False):
     kafka_sasl_username: Option
     kafka_sasl_password: Option
     kafka_sasl_jaas_config: Option
-    kafka_ssl_ca_location: Option
-    kafka_ssl_truststore_location: Option
+    kafka_sasl_oauthbearer_token_endpoint_url: Option
+    kafka_sasl_oauthbearer_client_credentials_client_id: Option
+    kafka_sasl_oauthbearer_client_credentials_client_secret: Option
+    kafka_sasl_oauthbearer_scope: Option
+    kafka_sasl_oauthbearer_extensions: Option
+    kafka_sasl_oauthbearer_header_urlencode: Option
+    kafka_sasl_oauthbearer_method: Option
+    kafka_sasl_oauthbearer_config: Option
+    kafka_sasl_login_callback_handler_class: Option
+    kafka_sasl_login_connect_timeout_ms: Option
+    kafka_sasl_login_read_timeout_ms: Option
+    kafka_sasl_login_retry_backoff_ms: Option
+    kafka_sasl_login_retry_backoff_max_ms: Option
+    kafka_sasl_login_refresh_window_factor: Option
+    kafka_sasl_login_refresh_window_jitter: Option
+    kafka_sasl_login_refresh_min_period_seconds: Option
+    kafka_sasl_login_refresh_buffer_seconds: Option
+    kafka_https_ca_location: Option
+    kafka_https_ca_pem: Option
+    kafka_ssl_protocol: Option
+    kafka_ssl_enabled_protocols: Option
+    kafka_ssl_cipher_suites: Option
+    kafka_ssl_keystore_type: Option
+    kafka_ssl_keystore_location: Option
+    kafka_ssl_keystore_password: Option
+    kafka_ssl_keystore_key: Option
+    kafka_ssl_keystore_certificate_chain: Option
+    kafka_ssl_key_password: Option
     kafka_ssl_truststore_type: Option
+    kafka_ssl_truststore_location: Option
+    kafka_ssl_truststore_password: Option
+    kafka_ssl_truststore_certificates: Option
+    kafka_ssl_ca_location: Option
     kafka_ssl_certificate_location: Option
     kafka_ssl_key_location: Option
-    kafka_ssl_key_password: Option
     kafka_ssl_endpoint_identification_algorithm: Option
     kafka_group_id: Option
     kafka_group_protocol: Option

@@ -21,12 +21,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.base.config.properties import load_properties
 from ottla.base.types import TopicPartition
 from ottla.client.config import CommonConfig, table_of
 from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.errors import InvalidConfig
+from ottla.client.inlined_files import with_inlined_files
+from ottla.client.librdkafka import ALIASES
 from ottla.client.producer.config import ProducerConfig
+from ottla.client.profile import default_profile, layered, load_profile
 from ottla.spark.offsets import AtOffsets, AtTimestamps, Bound, Earliest, Latest, parse_by_partition
 
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
@@ -97,7 +99,7 @@ class SourceOptions:
     subscription: Subscription
     starting: Bound
     ending: Bound
-    client: dict[str, str]
+    client: dict[str, str] = field(repr=False)
     """Properties of the client, by their Kafka names."""
     latest_if_no_match: bool = False
     """startingOffsetsByTimestampStrategy: start at the end instead of failing."""
@@ -122,7 +124,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    client: dict[str, str]
+    client: dict[str, str] = field(repr=False)
     topic: str | None = None
     include_headers: bool = True
     is_exactly_once: bool = True
@@ -226,6 +228,29 @@ def sink_options(raw_options: Mapping[str, str], *, is_streaming: bool) -> SinkO
             "delivery=exactly-once needs kafka.acks=all and kafka.retries greater than 0."
         )
     return made
+
+
+def without_profile(raw_options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with the properties of the profile as `kafka.` options, for executors.
+
+    Args:
+        raw_options: Options of a source, or of a sink in real-time mode.
+
+    Raises:
+        UserError: An option is invalid, or the profile or a file that it names cannot be used.
+    """
+    if any(name.lower() == REAL_TIME_OPTION.lower() for name in raw_options):
+        options = _OptionParser(raw_options, SINK_OPTIONS)
+        client = options.client(ProducerConfig, UNSUPPORTED_IN_SINKS)
+    else:
+        options = _OptionParser(raw_options, SOURCE_OPTIONS)
+        client = options.client(ConsumerConfig, UNSUPPORTED_IN_SOURCES)
+    own = {
+        name: text
+        for name, text in options.values.items()
+        if name != "profile" and not name.startswith("kafka.")
+    }
+    return own | {f"kafka.{name}": text for name, text in client.items()}
 
 
 def _transactional_id_for(checkpoint: str | None) -> str | None:
@@ -388,7 +413,7 @@ _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3
 
 @dataclass
 class _OptionParser:
-    values: Mapping[str, str]
+    values: Mapping[str, str] = field(repr=False)
     names: tuple[str, ...]
     _known: dict[str, str] = field(init=False)
 
@@ -450,15 +475,8 @@ class _OptionParser:
 
     def client(self, kind: type[CommonConfig], unsupported: Mapping[str, str]) -> dict[str, str]:
         """Return the client's properties: those of the profile, overridden by `kafka.*` options."""
-        found: dict[str, str] = {}
-        profile = self.text("profile")
-        if profile is not None:
-            client_names = _client_names()
-            loaded = load_properties(profile)
-            found |= {name: text for name, text in loaded.items() if name in client_names}
-            for name in unsupported:
-                found.pop(name, None)
         table = table_of(kind)
+        given: dict[str, str] = {}
         for option, value in self.values.items():
             if not option.startswith("kafka.") or option in self._known:
                 continue
@@ -469,12 +487,32 @@ class _OptionParser:
                 nearest = table.nearest(name)
                 suggestion = "" if nearest is None else f" Did you mean kafka.{nearest}?"
                 raise InvalidConfig(f"Unknown client property '{name}'.{suggestion}")
-            found[name] = value
+            given[name] = value
+        found = layered(self._profile(kind, unsupported), given)
         if not found.get("bootstrap.servers"):
             raise InvalidConfig("Set kafka.bootstrap.servers to the addresses of the brokers.")
         checked: Any = kind.of(None, found, {})
         del checked
         return found
+
+    def _profile(self, kind: type[CommonConfig], unsupported: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties of the profile. Executors do not need the files that it names."""
+        path = self.text("profile")
+        if path is None:
+            is_named = bool(self.values.get("kafka.bootstrap.servers"))
+            loaded = default_profile(names_brokers=is_named)
+        else:
+            loaded = load_profile(path)
+        if not loaded:
+            return {}
+        client_names = _client_names()
+        named = {ALIASES.get(name, name): text for name, text in loaded.items()}
+        found = {
+            name: text
+            for name, text in named.items()
+            if name in client_names and name not in unsupported
+        }
+        return with_inlined_files(kind, found)
 
 
 def _client_names() -> frozenset[str]:

@@ -9,14 +9,16 @@
 | a cache of Java's classes (`java_cache`) | a third less CPU time until the first row |
 | Unix sockets between the JVM and Python | 1.2 times the rows |
 | checkpoints as plain files, without checksum files | a third less latency; local disks only |
-| Hadoop's raw class for local files | runs chmod once per file; the default runs it twice |
 | Java starts programs by vfork | halves the time of chmod for other files |
 | checkpoint files of `LocalCheckpointFiles.java` | no chmod: 9 ms less for each micro-batch |
 | filter pushdown | conditions on partition and offset reduce what is fetched |
 | RocksDB with a changelog for state | commits take a quarter of the time |
 | shuffles of real-time queries wait 1 ms for more rows | 30 ms less latency |
 
-Settings that the user passes override all of these."""
+Settings that the user passes override all of these.
+
+Hadoop's raw class for local files (fs.file.impl) would save a chmod more, but RocksDB cannot copy
+snapshots of the state with it: every start would replay all changelogs since the first batch."""
 
 from __future__ import annotations
 
@@ -58,6 +60,10 @@ REAL_TIME_SETTINGS: Mapping[str, str] = {
     # Spark allows its own sinks only.
     "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
 }
+REDACTION = "spark.sql.redaction.options.regex"
+REDACTED_BY_SPARK = "(?i)url"
+REDACTED_OPTIONS = REDACTED_BY_SPARK + "|jaas|keystore[.]key|private key|certificate"
+"""Pattern of options that Spark hides in plans, in addition to passwords, secrets and tokens."""
 CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 LOCAL_SETTINGS: Mapping[str, str] = {
     CHECKPOINT_FILES: (
@@ -65,7 +71,6 @@ LOCAL_SETTINGS: Mapping[str, str] = {
         "FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.ui.enabled": "false",
 }
 """Settings for a master of local[…], where the checkpoint is on this machine."""
@@ -232,6 +237,7 @@ def register(spark: SparkSession) -> None:
     from ottla.spark.realtime import jvm_part
     from ottla.spark.source import FORMAT, OttlaDataSource
 
+    _hide_secrets(spark)
     if spark_connect.is_connect(spark):
         spark_connect.register_on_server(spark, OttlaDataSource)
         return
@@ -242,6 +248,12 @@ def register(spark: SparkSession) -> None:
     for name, value in REAL_TIME_SETTINGS.items():
         if not chosen.contains(name):
             spark.conf.set(name, value)
+
+
+def _hide_secrets(spark: SparkSession) -> None:
+    """Hide keys and JAAS configurations in the plans of streams, unless the user has a pattern."""
+    if spark.conf.get(REDACTION, REDACTED_BY_SPARK) == REDACTED_BY_SPARK:
+        spark.conf.set(REDACTION, REDACTED_OPTIONS)
 
 
 def silence(spark: SparkSession) -> None:

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ottla.client.errors import InvalidConfig
+from ottla.client.profile import default_bootstrap
 from ottla.spark.option_keywords import SourceKeywords
 from ottla.spark.options import from_keywords, sink_options
 from ottla.spark.topic_snapshot import TopicSnapshot, ValueSample
@@ -89,8 +90,10 @@ def table(
     source_options["subscribe"] = topic
     if profile is not None:
         source_options["profile"] = profile
-    if bootstrap is not None or profile is None:
-        source_options.setdefault("kafka.bootstrap.servers", bootstrap or "localhost:9092")
+    if bootstrap is None and profile is None:
+        bootstrap = default_bootstrap()
+    if bootstrap is not None:
+        source_options.setdefault("kafka.bootstrap.servers", bootstrap)
     if value_format == "auto" or (value_format == "json" and schema is None):
         sample = TopicSnapshot(source_options).sample()
         if value_format == "auto" and sample.is_mixed:
@@ -252,8 +255,7 @@ class DeadLetterWriter:
     """Function for executors that writes bad rows to a topic and passes on the others."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        sink_options(options, is_streaming=False)
-        self._options = options
+        self._options = sink_options(options, is_streaming=False)
         self.__name__ = "dead_letters"
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -261,13 +263,12 @@ class DeadLetterWriter:
 
         from ottla.spark.sink import write_at_least_once
 
-        options = sink_options(self._options, is_streaming=False)
         for batch in batches:
             is_bad = batch.column("is_bad")
             bad = batch.filter(is_bad)
             if bad.num_rows:
                 letters = _dead_letter_records(bad)
-                write_at_least_once(options, letters.schema.names, iter([letters]))
+                write_at_least_once(self._options, letters.schema.names, iter([letters]))
             good = batch.filter(pc.invert(is_bad))
             if good.num_rows:
                 yield good

@@ -6,6 +6,7 @@ its checkpoint and of its transactional IDs. Two applications must not share a n
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import UserError
 from ottla.streams.application import Application
 from ottla.streams.checkpoint import default_state_dir
+from ottla.streams.connection import connection_properties
 from ottla.streams.dsl import GlobalTable, Stream, Table
 from ottla.streams.durations import Duration
 from ottla.streams.errors import TopologyError
@@ -47,9 +49,12 @@ class App:
 
     Args:
         name: Name of the application, and prefix of its internal topics and groups.
-        bootstrap: Broker addresses.
+        bootstrap: Broker addresses; by default, those of the profile, or `localhost:9092`.
+        profile: Properties file for the connection. None reads the default profile, if there is
+            one. Properties that only producers or only consumers have are ignored.
         state_dir: Directory for checkpoints.
-        client: Further properties of the connection, such as `security.protocol`.
+        client: Further properties of the connection, such as `security.protocol`. They override
+            the profile.
         master: Spark master, such as `local[4]`.
         spark: Settings of the Spark session.
         failures: `"stop"` stops the application when a Python function raises; a `DeadLetter`
@@ -70,8 +75,9 @@ class App:
     def __init__(
         self,
         name: str,
-        bootstrap: str = "localhost:9092",
+        bootstrap: str | None = None,
         *,
+        profile: str | os.PathLike[str] | None = None,
         state_dir: str | Path | None = None,
         client: Mapping[str, str] | None = None,
         master: str | None = None,
@@ -87,8 +93,9 @@ class App:
                 f"App name {name!r} is invalid. Use letters, digits, dots, underscores and dashes."
             )
         self.name = name
-        self.bootstrap = bootstrap
-        self.client = dict(client or {})
+        connection = connection_properties(bootstrap, profile, client or {})
+        self.bootstrap = connection.pop("bootstrap.servers")
+        self.client = connection
         self.master = master
         self.spark_settings = dict(spark or {})
         self.state_dir = str(state_dir or default_state_dir())

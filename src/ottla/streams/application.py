@@ -7,7 +7,7 @@ of a start, a look-up or a reset.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.streams.errors import TopologyError
 from ottla.streams.operators.topics import Sink
@@ -19,7 +19,7 @@ class Application:
 
     name: str
     bootstrap: str
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     """Further properties of the connection."""
     master: str | None
     spark_settings: Mapping[str, str]

@@ -2,7 +2,10 @@
 
     STATE_DIR/APP/TOPIC/            Spark's checkpoint of the query that writes TOPIC: its source
                                     offsets and state (RocksDB, and a changelog for each batch)
-    STATE_DIR/APP/TOPIC.topology    topology of the checkpoint; any other topology is refused
+    STATE_DIR/APP/TOPIC.topology    topology of the checkpoint; a change is refused unless the
+                                    checkpoint survives it (see `evolution`)
+    STATE_DIR/APP/TOPIC.sources     how topics reach the operators with state; missing if Spark
+                                    knows the checkpoint's sources by their order, not by name
     STATE_DIR/APP/TOPIC.store       the topic's table for interactive queries (see `store`)
     STATE_DIR/APP/~lock             locked while the application runs; not a valid topic name
 
@@ -20,14 +23,25 @@ import difflib
 import fnmatch
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.errors import UserError
 from ottla.spark.spark_connect import is_connect
 from ottla.streams.application import Application
+from ottla.streams.checkpoint_log import read_log
 from ottla.streams.errors import TopologyError
+from ottla.streams.evolution import (
+    Change,
+    SourceNames,
+    Stored,
+    change_between,
+    from_text,
+    leave,
+    shape_of,
+    to_text,
+)
 from ottla.streams.operators.topics import Sink
 from ottla.streams.plan.explain import topology
 
@@ -35,6 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TOPOLOGY = ".topology"
+SOURCES = ".sources"
 STORE = ".store"
 LOCK = "~lock"
 PARTS = "part-*"
@@ -214,23 +229,74 @@ def files_of_session(state_dir: str, spark: SparkSession) -> FileSystem:
 # ---------------------------------------------------------------------------------- the topology
 
 
-def check_topology(app: Application, sink: Sink, files: FileSystem) -> None:
+def check_topology(app: Application, sink: Sink, files: FileSystem) -> Change | None:
     """Refuse a checkpoint of another topology, and record the topology of a new one.
 
-    State can only be read by the topology that wrote it.
+    State can only be read by the operators that wrote it, but a query may gain and lose topics.
+
+    Returns:
+        The topics that the query gains and loses, or None if the topology is the checkpoint's.
     """
     path = checkpoint(app, sink)
-    now = topology([sink]) + "\n"
+    now, shape = topology([sink]) + "\n", shape_of(sink)
     before = files.read(path + TOPOLOGY) if files.exists(path) else None
     if before is None:
+        # In this order: without a topology, the checkpoint is still a new one after a crash.
+        files.write(path + SOURCES, to_text(None if shape is None else Stored(shape, {})))
         files.write(path + TOPOLOGY, now)
-    elif before != now:
+        return None
+    if before == now:
+        return None
+    sources = files.read(path + SOURCES)
+    stored = from_text(sources)
+    at = f"App {app.name!r}, topic {sink.topic!r}"
+    change = None if stored is None or shape is None else change_between(stored.shape, shape)
+    if stored is None or shape is None or change is None:
+        old = "" if sources is not None else _UNNAMED
         raise TopologyError(
-            f"App {app.name!r}, topic {sink.topic!r}: the checkpoint in {path} was written by "
-            f"a different topology. Restore that topology, rename the app, or start over with "
-            f"app.reset() or kafka-streams-application-reset.\n"
+            f"{at}: the checkpoint in {path} was written by a different topology.{old} Restore "
+            "that topology, rename the app, or start over with app.reset() or "
+            "kafka-streams-application-reset.\n"
             f"{topology_diff(before.splitlines(), now.splitlines())}"
         )
+    left = stored.left
+    if change.lost:
+        left = leave(change.lost, left, _last_offsets(files, path, at, change.lost))
+    files.write(path + SOURCES, to_text(Stored(shape, left)))
+    files.write(path + TOPOLOGY, now)
+    return change
+
+
+_UNNAMED = (
+    " It was written by Ottla 0.1, which did not name its sources, so the query cannot gain or "
+    "lose topics."
+)
+
+
+def _last_offsets(files: FileSystem, path: str, at: str, lost: Sequence[str]) -> Mapping[str, Any]:
+    """Return the offsets of the last batch, by the names of the sources.
+
+    Spark would repeat a batch that is not committed without the topics that are lost.
+    """
+    topics = ", ".join(lost)
+    if isinstance(files, ServerFiles):
+        raise TopologyError(
+            f"{at}: the query cannot lose {topics}, because the checkpoint in {path} is on a Spark "
+            "Connect server. Change the application in a session without Spark Connect."
+        )
+    log = read_log(files, path)
+    if log.unfinished is not None:
+        raise TopologyError(
+            f"{at}: the query cannot lose {topics} yet, because it was stopped within a batch. "
+            "Start the application with its former topology, and stop it when its lag is 0."
+        )
+    return {} if log.committed is None else log.committed.offsets
+
+
+def source_names(app: Application, sink: Sink, files: FileSystem) -> SourceNames | None:
+    """Return the names of a query's sources, or None if Spark does not know them by name."""
+    stored = from_text(files.read(checkpoint(app, sink) + SOURCES))
+    return None if stored is None else SourceNames(stored.left)
 
 
 def topology_diff(before: Sequence[str], now: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ def create_internal_topics(app: Application) -> None:
         return
     from ottla.client.admin import Admin, NewTopic
 
-    with Admin(app.bootstrap, **_settings(app)) as admin:
+    with Admin(app.bootstrap, profile=app.client) as admin:
         existing = admin.list_topics()
         for topic, origin in wanted.items():
             if topic in existing:
@@ -44,10 +44,6 @@ def create_internal_topics(app: Application) -> None:
             for error in made.errors.values():
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise error
-
-
-def _settings(app: Application) -> dict[str, str]:
-    return {name.replace(".", "_"): value for name, value in app.client.items()}
 
 
 def internal_topics_of(

@@ -24,6 +24,9 @@ TRACK_STATE_ROWS = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRow
 NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 """Whether Spark runs a batch without data when the watermark has advanced."""
 
+NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""Whether Spark stores the offsets of a query under the names of its sources."""
+
 
 def query_settings(sink: Sink) -> dict[str, str]:
     settings = {TRACK_STATE_ROWS: "false"}

@@ -11,6 +11,8 @@ files that are kept, `ottla.spark` and `batch_sinks` for exactly once.
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import signal
 import sys
@@ -22,6 +24,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
+from ottla.base.types import TopicPartition
 from ottla.spark.spark_connect import active_session, is_connect, server_address, starts_server
 from ottla.streams.application import Application
 from ottla.streams.checkpoint import (
@@ -32,8 +35,10 @@ from ottla.streams.checkpoint import (
     checkpoint,
     files_of_session,
     is_remote,
+    source_names,
 )
 from ottla.streams.errors import TopologyError
+from ottla.streams.evolution import CLOCK_NAME, SourceNames, shape_of
 from ottla.streams.http_resources import Resources
 from ottla.streams.http_server import ResourceServer
 from ottla.streams.internal_topics import create_internal_topics
@@ -41,13 +46,22 @@ from ottla.streams.operators.topics import Printed, Sink, Source
 from ottla.streams.plan.node import Node, ancestors
 from ottla.streams.progress import fully_read_sources, observed_name, status_line
 from ottla.streams.query_failures import QueryFailed, cause_of
-from ottla.streams.query_settings import query_settings, temporary_settings, without_user_settings
+from ottla.streams.query_settings import (
+    NAMED_SOURCES,
+    query_settings,
+    temporary_settings,
+    without_user_settings,
+)
 from ottla.streams.running import Running
+from ottla.streams.state_partitions import move_state
 from ottla.streams.store import Stores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+logger = logging.getLogger(__name__)
 
 COLUMNS = "key BINARY, value BINARY, timestamp TIMESTAMP"
 ORIGIN = "topic STRING, partition INT, offset BIGINT"
@@ -136,7 +150,14 @@ def _files(app: Application, spark: SparkSession) -> FileSystem:
 
 def _check_topologies(app: Application, files: FileSystem) -> None:
     for sink in app.sinks:
-        check_topology(app, sink, files)
+        change = check_topology(app, sink, files)
+        if change is not None:
+            parts = [
+                f"{what} {', '.join(topics)}"
+                for what, topics in (("also reads", change.gained), ("stops reading", change.lost))
+                if topics
+            ]
+            logger.info("App %r, topic %r: %s", app.name, sink.topic, " and ".join(parts))
 
 
 @contextmanager
@@ -270,17 +291,35 @@ def _check_supported(app: Application, spark: SparkSession) -> None:
 
 
 def _start_query(app: Application, sink: Sink, spark: SparkSession) -> StreamingQuery:
-    with temporary_settings(spark, without_user_settings(query_settings(sink), app, spark)):
-        return _start_writer(app, sink, spark)
+    files = _files(app, spark)
+    settings = without_user_settings(query_settings(sink), app, spark)
+    if shape_of(sink) is not None:
+        names = source_names(app, sink, files)
+        settings[NAMED_SOURCES] = "false" if names is None else "true"
+
+    def finish_batch() -> None:
+        writer = _writer(app, sink, spark, source_names(app, sink, files))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with temporary_settings(spark, settings):
+        move_state(app, sink, spark, files, finish_batch, _report)
+        writer = _writer(app, sink, spark, source_names(app, sink, files))
+        if app.commit_interval is not None:
+            timed: Any = writer.trigger  # PySpark's types do not know realTime
+            writer = timed(realTime=app.commit_interval)
+        return writer.start()
 
 
-def _start_writer(app: Application, sink: Sink, spark: SparkSession) -> StreamingQuery:
+def _writer(
+    app: Application, sink: Sink, spark: SparkSession, names: SourceNames | None
+) -> DataStreamWriter:
+    """Compile a query, and return its writer. A trigger can be set before it is started."""
     from ottla.streams.batch_sinks import PrintSink, UpdateSink
     from ottla.streams.compile.frames import sink_frame
     from ottla.streams.compile.python_functions import real_time_calls
 
     with real_time_calls(app.commit_interval is not None):
-        rows = sink_frame(sink, ClusterTopics(app, sink, spark))
+        rows = sink_frame(sink, ClusterTopics(app, sink, spark, names))
     options = {
         **app.connection_options,
         # Rows with a `topic` column choose their topic: late records go to one of their own.
@@ -290,24 +329,32 @@ def _start_writer(app: Application, sink: Sink, spark: SparkSession) -> Streamin
     writer = rows.writeStream.queryName(f"{app.name}-{sink.topic}")
     writer = writer.option("checkpointLocation", checkpoint(app, sink))
     if app.commit_interval is not None:
-        writer = writer.format("ottla").options(**options).outputMode("update")
-        timed: Any = writer.trigger  # PySpark's types do not know realTime
-        made: StreamingQuery = timed(realTime=app.commit_interval).start()
-        return made
+        return writer.format("ottla").options(**options).outputMode("update")
     if isinstance(sink, Printed):
         mode = "update" if sink.emits_changes else "append"
-        return writer.outputMode(mode).foreachBatch(PrintSink(sink.topic)).start()
+        return writer.outputMode(mode).foreachBatch(PrintSink(sink.topic))
     if sink.emits_changes:
         update = UpdateSink(options, checkpoint(app, sink))
-        return writer.outputMode("update").foreachBatch(update).start()
-    return writer.format("ottla").options(**options).outputMode("append").start()
+        return writer.outputMode("update").foreachBatch(update)
+    return writer.format("ottla").options(**options).outputMode("append")
 
 
 class ClusterTopics:
-    """Sources that are read from the topics of the application's cluster."""
+    """Sources that are read from the topics of the application's cluster.
 
-    def __init__(self, app: Application, sink: Sink, spark: SparkSession) -> None:
+    Args:
+        app: The application.
+        sink: Sink of the query.
+        spark: The session.
+        names: Names of the query's sources, if Spark is to know them by name.
+    """
+
+    def __init__(
+        self, app: Application, sink: Sink, spark: SparkSession, names: SourceNames | None = None
+    ) -> None:
         self._spark = spark
+        self._names = names
+        self._bootstrap, self._client = app.bootstrap, app.client
         self._options = app.connection_options
         self._group = app.group_of(sink)
         self._limit = app.max_records_per_batch if app.commit_interval is None else None
@@ -330,7 +377,28 @@ class ClusterTopics:
         reader = self._spark.readStream.format("ottla").schema(
             f"{COLUMNS}, {ORIGIN}" if with_origin else COLUMNS
         )
+        if self._names is not None:
+            name, starts = self._names.next_read(source.topic)
+            reader = reader.name(name)
+            if starts is not None:
+                options["startingOffsets"] = json.dumps(self._with_new_partitions(starts))
         return reader.options(**options).load()
+
+    def _with_new_partitions(self, starts: dict[str, Any]) -> dict[str, Any]:
+        """Add the partitions that were created since a topic was lost, from their beginning."""
+        from ottla.client.admin import Admin
+        from ottla.spark.offsets import EARLIEST, from_json, to_json
+
+        known = from_json(starts)
+        topics = {tp.topic for tp in known}
+        with Admin(self._bootstrap, profile=self._client) as admin:
+            described = admin.describe_topics(*topics)
+        partitions = [
+            TopicPartition(topic, each.partition)
+            for topic in topics
+            for each in described[topic].partitions
+        ]
+        return to_json({tp: known.get(tp, EARLIEST) for tp in partitions})
 
     def table(self, source: Source) -> DataFrame:
         options = {
@@ -345,6 +413,8 @@ class ClusterTopics:
 
         self._spark.dataSource.register(WallClock)
         reader = self._spark.readStream.format(WallClock.name())
+        if self._names is not None:
+            reader = reader.name(CLOCK_NAME)
         return reader.option(EVERY_MS, str(every_ms)).load()
 
     def observed(self, node: Node, rows: DataFrame) -> DataFrame:

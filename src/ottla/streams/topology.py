@@ -69,6 +69,7 @@ class Topology:
         """
         if self._is_real_time:
             refuse_without_real_time(sink)
+        _refuse_changes_without_append_mode(sink)
         taken = [topic for each in self._sinks for topic in (each.topic, each.late_topic)]
         if self._failures is not None:
             taken.append(self._failures.topic)
@@ -88,3 +89,17 @@ class Topology:
         taken = {each.topic for each in self.sinks}
         numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
         return next(each for each in (name, *numbered) if each not in taken)
+
+
+def _refuse_changes_without_append_mode(sink: Sink) -> None:
+    if not sink.emits_changes:
+        return
+    for each in ancestors(sink):
+        if each.needs_append_mode:
+            name = each.describe()[0]
+            raise topology_error(
+                "to",
+                f"Spark cannot emit every change of an aggregation after the {name}; emit only the "
+                f"final results of windows with suppress(), or write the {name} with to(topic) "
+                "and continue from app.stream(topic)",
+            )

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
         ConsumerGroupHeartbeatResponse,
     )
     from ottla.wire.messages.create_acls import CreateAclsRequestDict, CreateAclsResponse
+    from ottla.wire.messages.create_delegation_token import (
+        CreateDelegationTokenRequestDict,
+        CreateDelegationTokenResponse,
+    )
     from ottla.wire.messages.create_partitions import (
         CreatePartitionsRequestDict,
         CreatePartitionsResponse,
@@ -72,6 +76,10 @@ if TYPE_CHECKING:
     from ottla.wire.messages.describe_configs import (
         DescribeConfigsRequestDict,
         DescribeConfigsResponse,
+    )
+    from ottla.wire.messages.describe_delegation_token import (
+        DescribeDelegationTokenRequestDict,
+        DescribeDelegationTokenResponse,
     )
     from ottla.wire.messages.describe_groups import (
         DescribeGroupsRequestDict,
@@ -100,6 +108,10 @@ if TYPE_CHECKING:
     from ottla.wire.messages.elect_leaders import ElectLeadersRequestDict, ElectLeadersResponse
     from ottla.wire.messages.end_txn import EndTxnRequestDict, EndTxnResponse
     from ottla.wire.messages.envelope import EnvelopeRequestDict, EnvelopeResponse
+    from ottla.wire.messages.expire_delegation_token import (
+        ExpireDelegationTokenRequestDict,
+        ExpireDelegationTokenResponse,
+    )
     from ottla.wire.messages.fetch import FetchRequestDict, FetchResponse
     from ottla.wire.messages.find_coordinator import (
         FindCoordinatorRequestDict,
@@ -139,6 +151,10 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochResponse,
     )
     from ottla.wire.messages.produce import ProduceRequestDict, ProduceResponse
+    from ottla.wire.messages.renew_delegation_token import (
+        RenewDelegationTokenRequestDict,
+        RenewDelegationTokenResponse,
+    )
     from ottla.wire.messages.sasl_authenticate import (
         SaslAuthenticateRequestDict,
         SaslAuthenticateResponse,
@@ -215,6 +231,12 @@ def create_acls(**body: Unpack[CreateAclsRequestDict]) -> Request[CreateAclsResp
     return Request(Api.CREATE_ACLS, body)
 
 
+def create_delegation_token(
+    **body: Unpack[CreateDelegationTokenRequestDict],
+) -> Request[CreateDelegationTokenResponse]:
+    return Request(Api.CREATE_DELEGATION_TOKEN, body)
+
+
 def create_partitions(
     **body: Unpack[CreatePartitionsRequestDict],
 ) -> Request[CreatePartitionsResponse]:
@@ -263,6 +285,12 @@ def describe_configs(
     return Request(Api.DESCRIBE_CONFIGS, body)
 
 
+def describe_delegation_token(
+    **body: Unpack[DescribeDelegationTokenRequestDict],
+) -> Request[DescribeDelegationTokenResponse]:
+    return Request(Api.DESCRIBE_DELEGATION_TOKEN, body)
+
+
 def describe_groups(**body: Unpack[DescribeGroupsRequestDict]) -> Request[DescribeGroupsResponse]:
     return Request(Api.DESCRIBE_GROUPS, body)
 
@@ -307,6 +335,12 @@ def end_txn(**body: Unpack[EndTxnRequestDict]) -> Request[EndTxnResponse]:
 
 def envelope(**body: Unpack[EnvelopeRequestDict]) -> Request[EnvelopeResponse]:
     return Request(Api.ENVELOPE, body)
+
+
+def expire_delegation_token(
+    **body: Unpack[ExpireDelegationTokenRequestDict],
+) -> Request[ExpireDelegationTokenResponse]:
+    return Request(Api.EXPIRE_DELEGATION_TOKEN, body)
 
 
 def fetch(**body: Unpack[FetchRequestDict]) -> Request[FetchResponse]:
@@ -391,6 +425,12 @@ def offset_for_leader_epoch(
 
 def produce(**body: Unpack[ProduceRequestDict]) -> Request[ProduceResponse]:
     return Request(Api.PRODUCE, body)
+
+
+def renew_delegation_token(
+    **body: Unpack[RenewDelegationTokenRequestDict],
+) -> Request[RenewDelegationTokenResponse]:
+    return Request(Api.RENEW_DELEGATION_TOKEN, body)
 
 
 def sasl_authenticate(

@@ -26,6 +26,8 @@ from ottla.wire.api import Api
 DESCRIPTORS = Path("/proc/self/fd")
 PATIENCE_S = 20.0
 SOON_MS = 200
+LATER_MS = 2_000
+"""Enough for a thread on a busy machine to read the system's certificates, and a handshake."""
 BLOCKING: dict[str, Callable[..., Any]] = {
     "producer": Producer, "consumer": Consumer, "admin": Admin,
 }  # fmt: skip
@@ -39,6 +41,7 @@ class Failure(NamedTuple):
     options: dict[str, Any]
     message: str
     clients: tuple[str, ...] = ("producer", "consumer", "admin")
+    timeout_ms: int = SOON_MS
 
 
 def fake(script: Callable[[Stream], object]) -> Callable[[], AbstractContextManager[str]]:
@@ -108,7 +111,9 @@ FAILURES = {
     "the connection is closed at once": Failure(fake(close_at_once), {}, "closed the connection"),
     "no answer": Failure(fake(never_answer), {}, "did not answer"),
     "no answer to Metadata": Failure(fake(answer_versions_only), {}, "did not answer"),
-    "TLS where there is none": Failure(fake(speak_plainly), {"security_protocol": "SSL"}, "TLS"),
+    "TLS where there is none": Failure(
+        fake(speak_plainly), {"security_protocol": "SSL"}, "TLS", timeout_ms=LATER_MS
+    ),
     "a wrong password": Failure(fake(refuse_the_password), PLAIN, "bad password"),
 }
 CASES = [
@@ -124,9 +129,11 @@ def what_the_first_loop_opens_for_all() -> None:
     LoopThread("first").close()
 
 
-def with_short_timeouts(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+def with_short_timeouts(
+    kind: str, options: dict[str, Any], timeout_ms: int = SOON_MS
+) -> dict[str, Any]:
     timeout = "max_block_ms" if kind == "producer" else "default_api_timeout_ms"
-    return {timeout: SOON_MS, **options}
+    return {timeout: timeout_ms, **options}
 
 
 def held() -> tuple[set[str], int]:
@@ -157,8 +164,9 @@ def test_a_blocking_client_that_fails_leaves_nothing_behind(
     kind: str, failure: Failure, caplog: pytest.LogCaptureFixture
 ) -> None:
     with failure.broker() as bootstrap, nothing_left(caplog):
+        options = with_short_timeouts(kind, failure.options, failure.timeout_ms)
         with pytest.raises((UserError, KafkaError)) as raised:
-            BLOCKING[kind](bootstrap, **with_short_timeouts(kind, failure.options))
+            BLOCKING[kind](bootstrap, **options)
         assert failure.message in str(raised.value)
         del raised
 
@@ -168,7 +176,8 @@ def test_an_asyncio_client_that_fails_leaves_nothing_behind(
     kind: str, failure: Failure, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def begin(bootstrap: str) -> None:
-        client = ASYNC[kind](bootstrap, **with_short_timeouts(kind, failure.options))
+        options = with_short_timeouts(kind, failure.options, failure.timeout_ms)
+        client = ASYNC[kind](bootstrap, **options)
         await client.start()  # not `async with`, which could still close it
 
     async def fail(bootstrap: str) -> None:

@@ -1,4 +1,4 @@
-"""SCRAM credentials of users."""
+"""SCRAM credentials of users, and delegation tokens, which anonymous clients do not get."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from tests.integration.scenarios.given import Given, Scenarios
 from tests.raw_client import Api
 
 SHA_256, SHA_512 = 1, 2
+REQUEST_NOT_ALLOWED = 64
 RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL = 91, 92, 93
 
 
@@ -71,7 +72,43 @@ def described(
     }
 
 
+def create_delegation_token(given: Given, version: int) -> None:
+    answer = given.client.call(
+        Api.CREATE_DELEGATION_TOKEN,
+        version,
+        owner_principal_type=None,
+        owner_principal_name=None,
+        renewers=[{"principal_type": "User", "principal_name": "bob"}],
+        max_lifetime_ms=-1,
+    )
+    assert answer.error_code == REQUEST_NOT_ALLOWED
+    assert (answer.principal_name, answer.token_id, answer.hmac) == ("ANONYMOUS", "", b"")
+
+
+def renew_delegation_token(given: Given, version: int) -> None:
+    answer = given.client.call(
+        Api.RENEW_DELEGATION_TOKEN, version, hmac=b"hmac", renew_period_ms=-1
+    )
+    assert (answer.error_code, answer.expiry_timestamp_ms) == (REQUEST_NOT_ALLOWED, 0)
+
+
+def expire_delegation_token(given: Given, version: int) -> None:
+    answer = given.client.call(
+        Api.EXPIRE_DELEGATION_TOKEN, version, hmac=b"hmac", expiry_time_period_ms=-1
+    )
+    assert (answer.error_code, answer.expiry_timestamp_ms) == (REQUEST_NOT_ALLOWED, 0)
+
+
+def describe_delegation_token(given: Given, version: int) -> None:
+    answer = given.client.call(Api.DESCRIBE_DELEGATION_TOKEN, version, owners=None)
+    assert (answer.error_code, list(answer.tokens)) == (REQUEST_NOT_ALLOWED, [])
+
+
 SCENARIOS: Scenarios = {
     Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
     Api.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
+    Api.CREATE_DELEGATION_TOKEN: create_delegation_token,
+    Api.RENEW_DELEGATION_TOKEN: renew_delegation_token,
+    Api.EXPIRE_DELEGATION_TOKEN: expire_delegation_token,
+    Api.DESCRIBE_DELEGATION_TOKEN: describe_delegation_token,
 }

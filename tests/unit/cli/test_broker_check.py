@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.integration.client.certificates import Authority, needs_openssl
+from tests.jwt_issuer import SigningKey, key_set
 
 from ottla.broker.data_lock import LOCK_FILE
 from ottla.cli.broker import broker
@@ -236,6 +237,30 @@ def test_the_certificates_and_mechanisms_of_listeners_are_checked(tmp_path: Path
     )
     assert code == 0
     assert "clients send passwords for PLAIN without encryption, which SASL_SSL adds" in output
+    tokens = {
+        "sasl__enabled__mechanisms": "OAUTHBEARER",
+        "sasl__oauthbearer__expected__issuer": "https://idp",
+        "sasl__oauthbearer__expected__audience": "kafka",
+    }
+    keys = tmp_path / "keys.json"
+    url = keys.as_uri()
+    code, output = check(**tokens, sasl__oauthbearer__jwks__endpoint__url=url)
+    assert code == 1
+    assert f"endpoint.url={url} cannot be used: no such file or directory" in output
+    keys.write_bytes(key_set(SigningKey("k1")))
+    code, output = check(**tokens, sasl__oauthbearer__jwks__endpoint__url=url)
+    assert code == 0
+    assert f"OK listener SASL_SSL://127.0.0.1:0: 1 keys for tokens from {url}\n" in output
+    away = "https://127.0.0.1:1/keys"
+    code, output = check(**tokens, sasl__oauthbearer__jwks__endpoint__url=away)
+    assert code == 0
+    assert f"endpoint.url={away} cannot be used: " in output
+    code, output = check(
+        **tokens,
+        sasl__oauthbearer__jwks__endpoint__url=url,
+        listeners="SASL_PLAINTEXT://127.0.0.1:0",
+    )
+    assert "clients send tokens for OAUTHBEARER without encryption" in output
     code, output = check(sasl__enabled__mechanisms="GSSAPI")
     assert code == 1
     assert "must not have GSSAPI, because Ottla does not support Kerberos" in output

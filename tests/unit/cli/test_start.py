@@ -269,12 +269,14 @@ def test_advertise_works_with_the_listener_of_a_file_and_loses_to_an_override(
         (
             ["--listen", "0.0.0.0:9092"],
             "PLAINTEXT://0.0.0.0:9092 is open to other machines, without encryption or "
-            "authentication. Add --insecure if that is intended, or listen on 127.0.0.1.\n",
+            "authentication. Create certificates and users with `ottla secure init`, listen on "
+            "127.0.0.1, or add --insecure if that is intended.\n",
         ),
         (
             ["--override", "listeners=PLAINTEXT://192.0.2.1:9092"],
             "PLAINTEXT://192.0.2.1:9092 is open to other machines, without encryption or "
-            "authentication. Add --insecure if that is intended, or listen on 127.0.0.1.\n",
+            "authentication. Create certificates and users with `ottla secure init`, listen on "
+            "127.0.0.1, or add --insecure if that is intended.\n",
         ),
     ],
 )
@@ -323,3 +325,80 @@ def test_a_property_file_that_advertises_every_interface_is_refused_as_kafka_doe
     file = write(tmp_path / "server.properties", "listeners=PLAINTEXT://0.0.0.0:9092\n")
     assert server_start(file) == 1
     assert started == []
+
+
+TLS_WITHOUT_AUTHENTICATION = "listeners=SSL://192.0.2.1:9092\nssl.keystore.location=broker.pem\n"
+
+
+def test_tls_without_authentication_counts_as_open(
+    ottla: Command,
+    started: list[BrokerConfig],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file = write(tmp_path / "server.properties", TLS_WITHOUT_AUTHENTICATION)
+    assert ottla("broker", "--config", file, "--listen", "192.0.2.1:9092") == 1
+    error = capsys.readouterr().err
+    assert "without authentication (SASL_SSL, or ssl.client.auth=required)" in error
+    assert "`ottla secure init`" in error
+    assert ottla("broker", "--config", file) == 0
+    assert "without authentication" in caplog.text
+    caplog.clear()
+    override = "ssl.client.auth=required"
+    assert ottla("broker", "--config", file, "--override", override) == 0
+    assert caplog.records == []
+    assert len(started) == 2
+
+
+def test_sasl_without_tls_counts_as_open_and_with_tls_as_closed(
+    ottla: Command, started: list[BrokerConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "sasl.enabled.mechanisms=SCRAM-SHA-512\nssl.keystore.location=broker.pem\n"
+    file = write(tmp_path / "server.properties", text)
+    for protocol, warning in (("SASL_PLAINTEXT", "without encryption: everyone"), ("SASL_SSL", "")):
+        caplog.clear()
+        listeners = f"listeners={protocol}://192.0.2.1:9092"
+        code = ottla("broker", "--config", file, "--override", listeners)
+        assert code == (1 if warning else 0)
+        assert ottla("broker", "--config", file, "--override", listeners, "--insecure") == 0
+        assert (warning in caplog.text) if warning else caplog.records == []
+    assert len(started) == 3
+
+
+def test_an_address_on_the_command_line_keeps_the_security_of_the_files_listener(
+    ottla: Command, started: list[BrokerConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "listeners=EXTERNAL://:9092\nlistener.security.protocol.map=EXTERNAL:SSL\n"
+    file = write(tmp_path / "server.properties", f"{text}ssl.client.auth=required\n")
+    assert ottla("broker", "--config", file, "--listen", "127.0.0.1:1") == 0
+    (config,) = started
+    assert config.listeners == [Listener("EXTERNAL", "127.0.0.1", 1)]
+    write(tmp_path / "server.properties", "listeners=SSL://:1,PLAINTEXT://:2\n")
+    assert ottla("broker", "--config", file, "--listen", "127.0.0.1:1") == 1
+    assert "but the file has 2 (SSL, PLAINTEXT)" in capsys.readouterr().err
+
+
+def test_a_directory_of_secure_init_takes_the_place_of_a_configuration_file(
+    ottla: Command, started: list[BrokerConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secure = tmp_path / "secure"
+    secure.mkdir()
+    assert ottla("broker", "--secure", str(secure)) == 1
+    assert capsys.readouterr().err == (
+        f"{secure} has no server.properties. Create it with: ottla secure init --dir {secure}\n"
+    )
+    file = write(secure / "server.properties", "listeners=SSL://127.0.0.1:7\n")
+    assert ottla("broker", "--secure", str(secure)) == 0
+    assert started[0].listeners == [Listener("SSL", "127.0.0.1", 7)]
+    assert ottla("broker", "--secure", str(secure), "--config", file) == 1
+    assert "--secure and --config cannot be used together." in capsys.readouterr().err
+    (secure / "server.properties").unlink()
+    for id in (1, 2):
+        write(secure / f"broker-{id}.pem", "")
+        write(secure / f"server-{id}.properties", "")
+    assert ottla("broker", "--secure", str(secure)) == 1
+    assert capsys.readouterr().err == (
+        f"{secure} is for several brokers. Choose one with --config: "
+        f"{secure}/server-1.properties, {secure}/server-2.properties\n"
+    )

@@ -6,7 +6,8 @@ import pytest
 
 from ottla.client.config import CommonConfig
 from ottla.client.errors import InvalidConfig
-from ottla.client.security import authenticator, credentials, tls_context
+from ottla.client.security import authenticator, credentials
+from ottla.client.tls import tls_settings
 
 
 def of_jaas(text: str) -> tuple[str, str]:
@@ -45,5 +46,5 @@ def test_a_user_is_needed() -> None:
 
 def test_plaintext_needs_neither_tls_nor_sasl() -> None:
     plain = CommonConfig.of(None, None, {})
-    assert tls_context(plain) is None
+    assert tls_settings(plain) is None
     assert authenticator(plain) is None

@@ -199,14 +199,14 @@ def test_types_and_documentation_are_those_of_the_table() -> None:
 
 def test_passwords_are_not_described() -> None:
     secrets = {
-        "ssl.key.password": "secret",
-        "listener.name.external.ssl.key.password": "secret",
+        "ssl.key.password": "hunter2",
+        "listener.name.external.ssl.key.password": "hunter2",
         "listener.name.external.ssl.keystore.location": "/x",
-        "unknown.property": "secret",
+        "unknown.property": "hunter2",
     }
     config = BrokerConfig({**secrets, "ssl.keystore.location": "/y"})
     entries = {entry.name: entry for entry in describe_broker(config, secrets, {})}
-    assert "secret" not in repr(entries)
+    assert "hunter2" not in repr(entries)
     assert entries["ssl.key.password"].is_sensitive
     assert entries["ssl.keystore.location"].value == "/y"
     assert entries["listener.name.external.ssl.keystore.location"].value == "/x"

@@ -31,6 +31,10 @@ OUR_OWN_PROPERTIES = {
     "controlled.shutdown.timeout.ms",
     *(key.name for key in ZOOKEEPER_SECURITY_KEYS),
 }
+SINCE_KAFKA_4_4 = {
+    "sasl.oauthbearer.allow.unverified.audience",
+    "sasl.oauthbearer.allow.unverified.issuer",
+}
 OF_PLUGINS = {"super.users"}
 """Properties of Kafka that belong to its plug-ins, so that its own table does not list them."""
 DYNAMIC_ONLY = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
@@ -91,7 +95,7 @@ def test_broker_property_is_kafkas_or_known_as_not_honoured(fact: Fact) -> None:
 
 def test_brokers_have_no_property_that_kafka_has_not_but_our_own() -> None:
     extra = {key.name for key in BROKER} - {fact.name for fact in facts("broker")}
-    assert extra == OUR_OWN_PROPERTIES | OF_PLUGINS | DYNAMIC_ONLY
+    assert extra == OUR_OWN_PROPERTIES | OF_PLUGINS | DYNAMIC_ONLY | SINCE_KAFKA_4_4
 
 
 def test_topic_properties_have_kafkas_synonyms() -> None:

@@ -55,6 +55,9 @@ def names_read_in_source() -> frozenset[str]:
 def is_read(key: ConfigKey) -> bool:
     if key.name.startswith("ssl."):  # an attribute of TlsSettings
         return key.attribute.removeprefix("ssl_") in names_read_in_source()
+    if key.name.startswith("sasl.oauthbearer."):  # an attribute of OAuthBearerSettings
+        attribute = key.attribute.removeprefix("sasl_oauthbearer_")
+        return isinstance(key.validator, KnownClass) or attribute in names_read_in_source()
     if isinstance(key.validator, KnownClass):  # the value itself is all there is to it
         return True
     return key.attribute in names_read_in_source() or key.name in names_read_in_source()

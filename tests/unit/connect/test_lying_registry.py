@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from tests.unit.connect.lying_registry import LyingRegistry, http
 
-from ottla.connect import data, registry_http
+from ottla.connect import data
 from ottla.connect.api import RetriableError
 from ottla.connect.data import DataError
 from ottla.connect.json_schemas import from_json_schema
 from ottla.connect.plugins import converter_class
+from ottla.net import http_request
 
 TIMEOUT_MS = 300
 FRAMED = b"\x00\x00\x00\x00\x07"
@@ -105,7 +106,7 @@ def test_an_id_that_cannot_be_is_not_written(registry: LyingRegistry, document: 
 def test_an_answer_has_a_size_that_it_must_not_exceed(
     registry: LyingRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry_http, "MAX_RESPONSE_BYTES", 1000)
+    monkeypatch.setattr(http_request, "MAX_RESPONSE_BYTES", 1000)
     registry.response = http(200, {"schema": "x" * 2000})
     with pytest.raises(RetriableError, match="more than 1000 bytes"):
         converter(registry).to_connect("t", FRAMED + b"1")

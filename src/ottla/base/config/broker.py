@@ -27,7 +27,9 @@ from ottla.base.config.listener import (
     client_listeners,
     parse_protocols,
 )
+from ottla.base.config.oauthbearer_settings import OAuthBearerSettings
 from ottla.base.config.sasl_settings import SaslSettings, listener_sasl
+from ottla.base.config.secrets import HIDDEN
 from ottla.base.config.tls_settings import TlsSettings, listener_tls
 from ottla.base.config.unused_properties import (
     no_effect,
@@ -148,6 +150,16 @@ class BrokerConfig(BrokerAttributes):
         """Return the value of a property in Kafka's text form."""
         return format_value(self._values[name])
 
+    @property
+    def oauthbearer_settings(self) -> frozenset[OAuthBearerSettings]:
+        """The settings of all listeners that accept OAUTHBEARER tokens."""
+        return frozenset(
+            mechanism.oauthbearer
+            for sasl in self.sasl_settings.values()
+            for mechanism in sasl.mechanisms
+            if mechanism.oauthbearer is not None
+        )
+
     def notices(self) -> list[Notice]:
         """Return messages about static properties that are unknown or have no effect."""
         found = []
@@ -215,7 +227,7 @@ class BrokerConfig(BrokerAttributes):
 
     def __repr__(self) -> str:
         texts = {**self.static, **self.dynamic_default, **self.dynamic_broker}
-        shown = {name: text if _is_public(name) else "[hidden]" for name, text in texts.items()}
+        shown = {name: text if _is_public(name) else HIDDEN for name, text in texts.items()}
         return f"BrokerConfig({shown!r})"
 
     def _resolve_node_id(self, explicit: Mapping[str, Value]) -> None:

@@ -72,6 +72,22 @@ class BrokerAttributes:
     connections_max_reauth_ms: int
     connection_failed_authentication_delay_ms: int
     principal_builder_class: str
+    sasl_oauthbearer_jwks_endpoint_url: str | None
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int
+    sasl_oauthbearer_clock_skew_seconds: int
+    sasl_oauthbearer_expected_audience: list[str]
+    sasl_oauthbearer_allow_unverified_audience: bool
+    sasl_oauthbearer_expected_issuer: str | None
+    sasl_oauthbearer_allow_unverified_issuer: bool
+    sasl_oauthbearer_scope_claim_name: str
+    sasl_oauthbearer_sub_claim_name: str
+    sasl_oauthbearer_jwt_validator_class: str
+    delegation_token_secret_key: str | None
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_expiry_check_interval_ms: int
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Container
 
 from ottla.base.config.broker_attributes import BrokerAttributes
+from ottla.base.config.broker_sasl_table import LOGIN_MECHANISMS
 from ottla.base.config.definition import ConfigError
-from ottla.base.config.sasl_settings import HIDDEN
+from ottla.base.config.secrets import HIDDEN
 from ottla.base.config.tls_settings import listener_prefix
 
 _RANGES = [
@@ -102,6 +103,9 @@ def _check_broker_login(config: BrokerAttributes) -> None:
     if settings is None or not config.zookeeper_connect:
         return
     mechanism = settings.inter_broker_mechanism
+    if mechanism in settings.names and mechanism not in LOGIN_MECHANISMS:
+        allowed = f"must be one of {', '.join(LOGIN_MECHANISMS)}, with which brokers can log in"
+        raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, allowed)
     if mechanism not in settings.names:
         allowed = (
             f"must be one of the mechanisms that the listener for brokers, {listener}, accepts "

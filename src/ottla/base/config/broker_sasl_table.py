@@ -25,7 +25,10 @@ GSSAPI = "GSSAPI"
 """Kerberos, Kafka's default mechanism, which Ottla does not have."""
 PLAIN = "PLAIN"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-SASL_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
+OAUTHBEARER = "OAUTHBEARER"
+LOGIN_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
+"""The mechanisms with which brokers log in to each other."""
+SASL_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 """The mechanisms that listeners support."""
 
 _DEFAULT_PRINCIPALS = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"

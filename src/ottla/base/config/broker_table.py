@@ -7,10 +7,13 @@ from dataclasses import replace
 
 from ottla.base.config.broker_authorization_table import AUTHORIZATION_KEYS
 from ottla.base.config.broker_cleaner_table import CLEANER_KEYS, FLUSH_KEYS
+from ottla.base.config.broker_delegation_token_table import DELEGATION_TOKEN_KEYS
 from ottla.base.config.broker_group_table import GROUP_KEYS
 from ottla.base.config.broker_log_table import LOG_KEYS
+from ottla.base.config.broker_oauthbearer_table import OAUTHBEARER_KEYS
 from ottla.base.config.broker_replication_table import REPLICATION_KEYS
 from ottla.base.config.broker_sasl_table import (
+    OAUTHBEARER,
     SASL_KEYS,
     SASL_MECHANISMS,
     SASL_PER_LISTENER,
@@ -31,6 +34,8 @@ BROKER = ConfigTable(
         *SSL_KEYS,
         *AUTHORIZATION_KEYS,
         *SASL_KEYS,
+        *OAUTHBEARER_KEYS,
+        *DELEGATION_TOKEN_KEYS,
         *LOG_KEYS,
         *CLEANER_KEYS,
         *FLUSH_KEYS,
@@ -42,7 +47,8 @@ BROKER = ConfigTable(
     ],
 )
 
-PER_LISTENER = SASL_PER_LISTENER.union(key.name for key in SSL_KEYS)
+_FOR_OAUTHBEARER = frozenset(key.name for key in OAUTHBEARER_KEYS)
+PER_LISTENER = SASL_PER_LISTENER.union(_FOR_OAUTHBEARER, (key.name for key in SSL_KEYS))
 """Properties that can be overridden for one listener, as `listener.name.<name>.<property>`."""
 
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")
@@ -66,7 +72,10 @@ def listener_override(name: str) -> tuple[str, ConfigKey] | None:
     if match[2] in PER_LISTENER:
         return match[1].upper(), BROKER[match[2]]
     mechanism, _, rest = match[2].partition(".")
-    if rest not in SASL_PER_MECHANISM or mechanism.upper() not in SASL_MECHANISMS:
+    names = SASL_PER_MECHANISM
+    if mechanism.upper() == OAUTHBEARER:
+        names |= _FOR_OAUTHBEARER
+    if rest not in names or mechanism.upper() not in SASL_MECHANISMS:
         return None
     return match[1].upper(), replace(BROKER[rest], name=match[2])
 

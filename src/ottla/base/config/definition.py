@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum, IntEnum
 
+from ottla.base.config.secrets import HIDDEN
 from ottla.base.config.validator import Validator, Value
 
 INT_MAX = 2**31 - 1
@@ -117,7 +118,8 @@ class ConfigKey:
         """
         value = _PARSERS[self.type](self.name, text.strip())
         if self.validator is not None and not self.validator.accepts(value):
-            raise ConfigError(self.name, text.strip() or "''", self.validator.allowed)
+            shown = HIDDEN if self.sensitive else text.strip() or "''"
+            raise ConfigError(self.name, shown, self.validator.allowed)
         return value
 
     def format(self, value: Value) -> str | None:

@@ -5,14 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ottla.base.config.broker_sasl_table import GSSAPI, PLAIN, SASL_MECHANISMS, SCRAM_MECHANISMS
+from ottla.base.config.broker_sasl_table import (
+    GSSAPI,
+    OAUTHBEARER,
+    PLAIN,
+    SASL_MECHANISMS,
+    SCRAM_MECHANISMS,
+)
 from ottla.base.config.definition import ConfigError
+from ottla.base.config.oauthbearer_settings import OAuthBearerSettings, listener_oauthbearer
+from ottla.base.config.secrets import HIDDEN
 from ottla.base.config.tls_settings import listener_prefix
 from ottla.base.config.validator import Value
-from ottla.base.jaas import PLAIN_MODULE, SCRAM_MODULE, JaasError, LoginModule, parse_jaas
+from ottla.base.jaas import (
+    OAUTHBEARER_MODULE,
+    PLAIN_MODULE,
+    SCRAM_MODULE,
+    JaasError,
+    LoginModule,
+    parse_jaas,
+)
 
-_MODULES = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM_MECHANISMS, SCRAM_MODULE)}
-HIDDEN = "[hidden]"
+_MODULES = {
+    PLAIN: PLAIN_MODULE,
+    **dict.fromkeys(SCRAM_MECHANISMS, SCRAM_MODULE),
+    OAUTHBEARER: OAUTHBEARER_MODULE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +42,8 @@ class MechanismSettings:
     """The credentials in `sasl.jaas.config`, if it is set."""
     max_reauth_ms: int
     """Time after which a client must authenticate again; 0 for no limit."""
+    oauthbearer: OAuthBearerSettings | None = None
+    """The checks of tokens; None for other mechanisms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +138,11 @@ def _mechanism(
     )
     assert isinstance(max_reauth_ms, int)
     jaas = _jaas(listener, mechanism, overrides)
-    return MechanismSettings(mechanism, jaas, max(0, max_reauth_ms))
+    oauthbearer = None
+    if mechanism == OAUTHBEARER:
+        options = {} if jaas is None else jaas.options
+        oauthbearer = listener_oauthbearer(listener, values, overrides, options)
+    return MechanismSettings(mechanism, jaas, max(0, max_reauth_ms), oauthbearer)
 
 
 def _jaas(listener: str, mechanism: str, overrides: Mapping[str, Value]) -> LoginModule | None:

@@ -21,6 +21,8 @@ class TlsSettings:
     cipher_suites: tuple[str, ...] = ()
     keystore_type: str = "JKS"
     keystore_location: str | None = None
+    key_location: str | None = None
+    """PEM file with the private key, if the key store holds only certificates (librdkafka)."""
     keystore_password: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
     keystore_key: str | None = field(default=None, repr=False)
@@ -34,15 +36,18 @@ class TlsSettings:
     principal_mapping_rules: str = "DEFAULT"
     allow_dn_changes: bool = False
     allow_san_changes: bool = False
+    names: tuple[tuple[str, str], ...] = ()
+    """Settings that a client's user has set by other names, and these names, for messages."""
 
     @property
     def files(self) -> tuple[str, ...]:
         """The files with keys and certificates."""
-        return tuple(each for each in (self.keystore_location, self.truststore_location) if each)
+        files = (self.keystore_location, self.key_location, self.truststore_location)
+        return tuple(each for each in files if each)
 
     def name_of(self, setting: str) -> str:
         """Return the name of a property, such as `listener.name.internal.ssl.keystore.location`."""
-        return f"{self.prefix}{setting}"
+        return dict(self.names).get(setting) or f"{self.prefix}{setting}"
 
 
 def listener_prefix(listener: str) -> str:

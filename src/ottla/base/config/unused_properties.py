@@ -63,9 +63,8 @@ NOT_NEEDED = {
 }
 
 _KERBEROS = "Ottla does not support Kerberos (GSSAPI)"
-_OAUTH = "OAUTHBEARER is not in this release"
+_OBTAIN = "it configures how clients obtain tokens, which brokers do not"
 _LOGIN = "it configures Java's login of connections between brokers"
-_TOKENS = "delegation tokens are not in this release"
 _JAVA_TLS = "it configures Java's implementation of TLS"
 _REMOTE = "remote storage is not in this release"
 _METRICS = "metrics reporters are Java code, which this broker cannot load"
@@ -81,11 +80,11 @@ _PREALLOCATE = "segment files grow as records are appended"
 NO_EFFECT = {
     "ssl.": _JAVA_TLS,
     "sasl.kerberos.": _KERBEROS,
-    "sasl.oauthbearer.": _OAUTH,
+    "sasl.oauthbearer.": _OBTAIN,
     "sasl.login.": _LOGIN,
     "sasl.client.callback.handler.class": _LOGIN,
     "security.providers": _JAVA_TLS,
-    "delegation.token.": _TOKENS,
+    "delegation.token.master.key": "Kafka 4 removed it; set delegation.token.secret.key",
     "listener.name.": "of the properties of a listener, only those for TLS and SASL are in this "
     "release",
     "allow.everyone.if.no.acl.found": "authorization is not in this release",

@@ -11,8 +11,8 @@ Deviations
 - Two mechanisms of one user can be altered in one request, as in Kafka with ZooKeeper. With KRaft,
   Kafka returns DUPLICATE_RESOURCE.
 - Limits on names, salts and the size of a request, which Kafka does not have.
-- Kafka does not let clients that authenticated with a delegation token alter users. There are no
-  such clients here; the check belongs at the beginning of `handle`."""
+- DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that logged in with a delegation token: a token
+  must not be a way to a password."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ottla.base.errors import KafkaError
 from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields
+from ottla.core.controller.delegation_tokens import check_has_no_token
 from ottla.core.controller.scram import ScramDecision, ScramDeletion, ScramUpsertion
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ async def handle(
         for each in request.upsertions
     ]
     try:
+        check_has_no_token(context.principal)
         decisions = await broker.controller.alter_scram_credentials(deletions, upsertions)
     except KafkaError as error:
         users = [*(each.user for each in deletions), *(each.user for each in upsertions)]

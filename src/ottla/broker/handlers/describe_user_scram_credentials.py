@@ -7,17 +7,17 @@ Behaviours
 - Any broker answers, from its own image.
 
 Deviations
-- Kafka does not let clients that authenticated with a delegation token describe users. There are no
-  such clients here; the check belongs at the beginning of `handle`."""
+- DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that logged in with a delegation token."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import RequestContext
 from ottla.broker.ports import Metadata
+from ottla.core.controller.delegation_tokens import check_has_no_token
 from ottla.metadata.image import ClusterImage
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 def handle(
     broker: Metadata, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponseDict:
+    try:
+        check_has_no_token(context.principal)
+    except KafkaError as error:
+        return {"error_code": error.code, "error_message": error.message, "results": []}
     image = broker.image
     counts = Counter([each.name for each in request.users or ()]) or Counter(sorted(image.scram))
     return {

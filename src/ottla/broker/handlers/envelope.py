@@ -113,4 +113,4 @@ def _principal(request: EnvelopeRequest) -> Principal:
         found = decode_principal(bytes(request.request_principal or b""))
     except DecodeError as error:
         raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from None
-    return Principal(found.type, found.name)
+    return Principal(found.type, found.name, found.token_authenticated)

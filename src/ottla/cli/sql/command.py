@@ -148,13 +148,17 @@ def _note_formats(sources: Iterable[Source], reading: ParseOptions, output: Outp
 
 def _source(topic: str, cluster: ClusterOptions) -> Source:
     from ottla.cli.sql.on_spark import Source
+    from ottla.client.profile import default_bootstrap
     from ottla.spark.topic_snapshot import TopicSnapshot
 
     options = {"subscribe": topic}
     if cluster.config_file is not None:
         options["profile"] = cluster.config_file
-    if cluster.bootstrap is not None or cluster.config_file is None:
-        options["kafka.bootstrap.servers"] = cluster.bootstrap or "localhost:9092"
+    bootstrap = cluster.bootstrap
+    if bootstrap is None and cluster.config_file is None:
+        bootstrap = default_bootstrap()
+    if bootstrap is not None:
+        options["kafka.bootstrap.servers"] = bootstrap
     return Source(TopicSnapshot(options), options)
 
 

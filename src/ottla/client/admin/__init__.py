@@ -1,10 +1,12 @@
-"""Admin client: topics, configs, groups, offsets, transactions, quotas, users and the cluster.
+"""Admin client: topics, configs, groups, offsets, transactions, quotas, users, delegation tokens
+and the cluster.
 
 `async_admin` and `admin` hold the two clients; `dispatch` selects the broker for each request and
 retries. Each of the other modules covers one subject: its requests, responses and result types."""
 
 from ottla.base.cluster import ElectionType
 from ottla.base.config.resource import AlterOp, ConfigSource, ConfigSynonym, ResourceType
+from ottla.base.principal import Principal
 from ottla.client.admin.admin import Admin
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.config import AdminConfig
@@ -13,6 +15,7 @@ from ottla.client.admin.configs import (
     ConfigEntry,
     ConfigResource,
 )
+from ottla.client.admin.delegation_tokens import DelegationToken
 from ottla.client.admin.dispatch import Listing, Results
 from ottla.client.admin.group_offsets import GroupLag, PartitionLag
 from ottla.client.admin.groups import GroupDescription, GroupListing, MemberDescription
@@ -70,6 +73,7 @@ __all__ = [
     "ConfigSynonym",
     "CreatedTopic",
     "DEFAULT_SCRAM_ITERATIONS",
+    "DelegationToken",
     "ElectionType",
     "Features",
     "FinalizedFeature",
@@ -86,6 +90,7 @@ __all__ = [
     "OffsetSpec",
     "PartitionDescription",
     "PartitionLag",
+    "Principal",
     "ProducerState",
     "QuotaEntity",
     "Reassignment",

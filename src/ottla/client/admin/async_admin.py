@@ -12,9 +12,11 @@ from typing import Self, Unpack
 
 from ottla.base.cluster import ElectionType
 from ottla.base.config.resource import ResourceType
+from ottla.base.principal import Principal
 from ottla.base.types import TopicPartition
 from ottla.client.admin import (
     configs,
+    delegation_tokens,
     group_offsets,
     groups,
     nodes,
@@ -31,6 +33,7 @@ from ottla.client.admin.configs import (
     ConfigEntry,
     ConfigResource,
 )
+from ottla.client.admin.delegation_tokens import DelegationToken, parse_principal
 from ottla.client.admin.dispatch import Listing, Results
 from ottla.client.admin.group_offsets import Committed, GroupLag
 from ottla.client.admin.groups import GroupDescription, GroupListing
@@ -643,6 +646,68 @@ class AsyncAdmin:
         wanted = flatten(alterations, kinds, "alterations of users")
         altered = await users.alter_user_scram_credentials(self._cluster, wanted)
         return altered.checked(return_errors)
+
+    # ----------------------------------------------------------------------- delegation tokens
+
+    async def create_delegation_token(
+        self,
+        *,
+        owner: Principal | str | None = None,
+        renewers: Iterable[Principal | str] = (),
+        max_lifetime_ms: int = -1,
+    ) -> DelegationToken:
+        """Create a delegation token.
+
+        Args:
+            owner: Principal that the token acts for, such as `"User:alice"`; by default the one
+                of this client.
+            renewers: Principals that may renew the token, besides its owner.
+            max_lifetime_ms: Time after which the token cannot be renewed; if negative, the
+                broker's limit.
+        """
+        return await delegation_tokens.create_delegation_token(
+            self._cluster,
+            None if owner is None else parse_principal(owner),
+            [parse_principal(each) for each in renewers],
+            max_lifetime_ms,
+        )
+
+    async def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1) -> int:
+        """Renew a delegation token.
+
+        Args:
+            hmac: HMAC of the token.
+            renew_period_ms: New time to live; if negative, the broker's default.
+
+        Returns:
+            The new time of expiry, in milliseconds since 1970.
+        """
+        return await delegation_tokens.renew_delegation_token(self._cluster, hmac, renew_period_ms)
+
+    async def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1) -> int:
+        """Let a delegation token expire, by default at once.
+
+        Args:
+            hmac: HMAC of the token.
+            expiry_period_ms: New time to live; if negative, the token is removed.
+
+        Returns:
+            The new time of expiry, in milliseconds since 1970.
+        """
+        return await delegation_tokens.expire_delegation_token(
+            self._cluster, hmac, expiry_period_ms
+        )
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[Principal | str] | None = None
+    ) -> list[DelegationToken]:
+        """Return the delegation tokens that this client may see.
+
+        Args:
+            owners: Owners or renewers of the tokens; None for all.
+        """
+        wanted = None if owners is None else [parse_principal(each) for each in owners]
+        return await delegation_tokens.describe_delegation_tokens(self._cluster, wanted)
 
     # -------------------------------------------------------------------------------- cluster
 

@@ -35,8 +35,8 @@ from ottla.connect.api import RetriableError, SinkConnector, SinkTask
 from ottla.connect.converters import as_text
 from ottla.connect.data import ConnectRecord, DataError
 from ottla.connect.definition import Definition, Settings, key
-from ottla.connect.http_deadline import Deadline, timeout_message
 from ottla.connect.json_converter import JsonConverter
+from ottla.net.http_deadline import Deadline, timeout_message
 
 logger = logging.getLogger(__name__)
 

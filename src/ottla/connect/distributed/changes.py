@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.base.errors import ErrorCode, KafkaError
+from ottla.client.profile import layered
 from ottla.connect.api import SourceConnector
 from ottla.connect.config import ConnectorConfig
 from ottla.connect.distributed.config_state import (
@@ -242,7 +243,7 @@ class ConnectorChanges(Herder):
                 producer.send(self.offset_storage.topic, value, key=key)
 
     def _admin(self, config: ConnectorConfig) -> dict[str, str]:
-        return self.client | config.client("admin")
+        return layered(self.client, config.client("admin"))
 
     def _cluster_of(self, config: ConnectorConfig) -> dict[str, str]:
         kind = "producer" if config.is_source else "consumer"

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.config.definition import ConfigKey, format_value
+from ottla.base.config.secrets import HIDDEN
 from ottla.connect.api import SourceConnector
 from ottla.connect.config import COMMON, SINK, SOURCE, Validation, validate
 from ottla.connect.definition import Definition
@@ -98,7 +99,7 @@ def _configs(found: Validation) -> list[dict[str, Any]]:
             shown.add(each.name)
             data.append({
                 "definition": _key(each, group, order, each.name in definition.required),
-                "value": _value(each.name, found, format_value(each.default)),
+                "value": _value(each.name, found, format_value(each.default), each.sensitive),
             })  # fmt: skip
     # Errors of properties without a definition, such as the type of an unknown transform.
     data += [
@@ -109,10 +110,13 @@ def _configs(found: Validation) -> list[dict[str, Any]]:
     return data
 
 
-def _value(name: str, found: Validation, default: str | None) -> dict[str, Any]:
+def _value(
+    name: str, found: Validation, default: str | None, is_secret: bool = False
+) -> dict[str, Any]:
+    value = found.submitted.get(name, default)
     return {
         "name": name,
-        "value": found.given.get(name, default),
+        "value": HIDDEN if is_secret and value else value,
         "recommended_values": [],
         "errors": found.errors.get(name, []),
         "visible": True,

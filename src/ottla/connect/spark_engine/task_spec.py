@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla.connect.api import Offsets
@@ -22,7 +22,7 @@ class ControlAddress:
     host: str
     port: int
     run: str
-    key: bytes
+    key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class TaskSpec:
 
     control: ControlAddress
     id: TaskId
-    connector: Mapping[str, str]
-    worker: Mapping[str, str]
+    connector: Mapping[str, str] = field(repr=False)
+    worker: Mapping[str, str] = field(repr=False)
     is_distributed: bool
-    settings: Settings
+    settings: Settings = field(repr=False)
     offset_storage: TopicOffsetStorage
     namespace: str
     transactional_id: str
@@ -61,8 +61,8 @@ class TaskSpec:
         return cls(
             control,
             context.id,
-            dict(context.config.given),
-            dict(context.worker.given),
+            dict(context.config.resolved),
+            context.worker.for_executors(),
             context.worker.definition is DISTRIBUTED,
             context.settings,
             context.offset_storage,

@@ -21,7 +21,7 @@ _OTHER_USER = (
 class PlainMechanism:
     """PLAIN with a fixed set of users."""
 
-    is_blocking = False
+    may_wait = False
 
     def __init__(self, users: Mapping[str, str]) -> None:
         """Create the mechanism.

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.base.errors import UserError
+from ottla.base.principal import ANONYMOUS, USER, Principal
 
-USER = "User"
+__all__ = ["ANONYMOUS", "USER", "MappingRules", "NoMatchingRule", "Principal", "distinguished_name"]
+
 _KEYWORDS = {
     "commonName": "CN",
     "localityName": "L",
@@ -45,19 +47,6 @@ _RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|DEFAULT")
 Subject = Sequence[Sequence[tuple[str, str]]]
 """A subject as `ssl.SSLObject.getpeercert` returns it: sets of attributes, the most general one
 first."""
-
-
-class Principal(NamedTuple):
-    """The type and the name of a principal."""
-
-    type: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.type}:{self.name}"
-
-
-ANONYMOUS = Principal(USER, "ANONYMOUS")
 
 
 class NoMatchingRule(Exception):

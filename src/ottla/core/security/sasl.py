@@ -18,7 +18,7 @@ Times are in seconds: `now` on a monotonic clock, `wall_time` since 1970.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol, TypeAlias
@@ -34,6 +34,8 @@ class Challenge(NamedTuple):
     """The next message of the mechanism; the client must answer it."""
 
     message: bytes
+    failure: str = ""
+    """Why the authentication will fail, for the log; '' if it may still succeed."""
 
 
 class Authenticated(NamedTuple):
@@ -50,7 +52,7 @@ class Rejected(NamedTuple):
     """The client has not proved who it is."""
 
     reason: str
-    """Description for the log, without a period."""
+    """Description for the log, without a period; '' if a challenge has already given it."""
     message: str = ""
     """Description for the client; '' for Kafka's text, which does not reveal anything."""
 
@@ -61,16 +63,16 @@ Step: TypeAlias = Challenge | Authenticated | Rejected
 class Exchange(Protocol):
     """The messages of one mechanism during one authentication."""
 
-    def step(self, message: bytes) -> Step:
-        """Return the answer to a message of the client. Never raises."""
+    def step(self, message: bytes) -> Step | Awaitable[Step]:
+        """Return the answer to a message of the client, or an awaitable of it. Never raises."""
 
 
 class Mechanism(Protocol):
     """A mechanism of a listener."""
 
     @property
-    def is_blocking(self) -> bool:
-        """Whether `step` may take longer than a millisecond, and must run in a thread."""
+    def may_wait(self) -> bool:
+        """Whether steps may be awaitables, because they need a thread or the network."""
 
     def start(self) -> Exchange:
         """Return a new exchange."""
@@ -118,7 +120,7 @@ class TokenAnswer(NamedTuple):
     token: bytes = b""
     session_lifetime_ms: int = 0
     reason: str = ""
-    """Why the authentication failed, for the log."""
+    """Why the authentication fails, for the log; '' if it does not, or if that has been logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +176,6 @@ class Dialogue:
         """Whether the session ends at some time."""
         return self._session_ends_at is not None
 
-    @property
-    def is_blocking(self) -> bool:
-        """Whether `step` must run in a thread."""
-        return self._offered[self.mechanism].mechanism.is_blocking
-
     def check(self, api_key: int, is_served: bool, now: float) -> None:
         """Check whether the client may send a request, and note that it did.
 
@@ -227,8 +224,8 @@ class Dialogue:
                 return HandshakeAnswer(ErrorCode.ILLEGAL_SASL_STATE, ())
             self._reauthenticated_at = now
         found = self._offered.get(mechanism)
-        # Version 0 is older than the mechanisms that need a thread, so its tokens never do.
-        if found is None or (version == 0 and found.mechanism.is_blocking):
+        # Version 0 is older than the mechanisms that wait, so its tokens never do.
+        if found is None or (version == 0 and found.mechanism.may_wait):
             self.state = State.FAILED
             return HandshakeAnswer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, names)
         if self.is_reauthentication and mechanism != self.mechanism:
@@ -242,15 +239,15 @@ class Dialogue:
         self.state = State.RAW_TOKENS if version == 0 else State.TOKENS
         return HandshakeAnswer(ErrorCode.NONE, names)
 
-    def step(self, token: bytes) -> Step:
-        """Pass a token to the mechanism. May run in a thread; pass the result to `stepped`."""
+    def step(self, token: bytes) -> Step | Awaitable[Step]:
+        """Pass a token to the mechanism. Pass the result to `stepped`, once it is there."""
         assert self._exchange is not None
         return self._exchange.step(token)
 
     def stepped(self, step: Step, now: float, wall_time: float) -> TokenAnswer:
         """Return the answer to SaslAuthenticate, or to a token without a header."""
         if isinstance(step, Challenge):
-            return TokenAnswer(ErrorCode.NONE, token=step.message)
+            return TokenAnswer(ErrorCode.NONE, token=step.message, reason=step.failure)
         self._exchange = None
         if isinstance(step, Authenticated):
             step = self._checked(step, wall_time)

@@ -15,7 +15,7 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from ottla.base.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
@@ -59,14 +59,16 @@ class TokenCredential(NamedTuple):
 class TokenCredentials(Protocol):
     """The credentials of the cluster's delegation tokens."""
 
-    def token_credential(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+    async def token_credential(
+        self, mechanism: ScramMechanism, token_id: str
+    ) -> TokenCredential | None:
         """Return the credential of a token, or None if there is no such token."""
 
 
 class ScramMechanismServer:
     """One of the SCRAM mechanisms."""
 
-    is_blocking = False
+    may_wait = False
 
     def __init__(
         self,
@@ -95,15 +97,22 @@ class ScramMechanismServer:
     def start(self) -> ScramExchange:
         return ScramExchange(self, self._new_nonce())
 
-    def find(self, user: str, is_token: bool) -> TokenCredential | None:
-        """Return the credential and the principal of a user or token."""
-        if is_token:
-            tokens = self._tokens
-            return None if tokens is None else tokens.token_credential(self.mechanism, user)
+    def user_credential(self, user: str) -> TokenCredential | None:
+        """Return the credential and the principal of a user."""
         credential = self._credentials.credential(self.mechanism, user)
         if credential is None:
             return None
         return TokenCredential(credential, Principal(USER, user), _NEVER)
+
+    async def token_credential(self, token_id: str) -> TokenCredential | None:
+        """Return the credential of a token, and the principal of its owner."""
+        if self._tokens is None:
+            return None
+        found = await self._tokens.token_credential(self.mechanism, token_id)
+        if found is None:
+            return None
+        owner = Principal(found.owner.type, found.owner.name, is_token_authenticated=True)
+        return found._replace(owner=owner)
 
     def decoy(self, user: str) -> ScramCredential:
         """Return a credential for an unknown user, whose password nobody knows."""
@@ -120,10 +129,12 @@ class ScramExchange:
 
     __slots__ = (
         "_authorization_id",
+        "_client_first",
         "_credential",
         "_first_messages",
         "_found",
         "_header",
+        "_kind",
         "_nonce",
         "_server",
         "_user",
@@ -136,18 +147,21 @@ class ScramExchange:
         self._credential: ScramCredential | None = None
         self._found: TokenCredential | None = None
         self._user = ""
+        self._kind = "user"
+        """Kind of the name in `_user`, for the log."""
         self._authorization_id = ""
         self._header = b""
+        self._client_first = ""
         self._first_messages = ""
 
-    def step(self, message: bytes) -> Step:
+    def step(self, message: bytes) -> Step | Awaitable[Step]:
         try:
             text = message.decode()
         except UnicodeDecodeError:
             return _malformed()
         return self._first(text) if self._credential is None else self._final(text)
 
-    def _first(self, text: str) -> Step:
+    def _first(self, text: str) -> Step | Awaitable[Step]:
         match = _FIRST.fullmatch(text)
         if match is None or len(match["nonce"]) > MAX_NONCE_CHARACTERS:
             return _malformed()
@@ -157,14 +171,25 @@ class ScramExchange:
         is_token = _TOKEN_EXTENSION in match["extensions"].lower().split(",")
         self._user, self._authorization_id = user, authorization_id
         self._header = match["header"].encode()
-        self._found = self._server.find(user, is_token)
-        decoy = self._server.decoy(user)  # always created, so that known users take as long
-        credential = decoy if self._found is None else self._found.credential
-        self._credential = credential
+        self._client_first = match["bare"]
         self._nonce = match["nonce"] + self._nonce
+        if is_token:
+            self._kind = "delegation token"
+            # Deriving the credential of a token takes milliseconds, so it happens in a thread.
+            return self._challenge_later(user)
+        return self._challenge(self._server.user_credential(user))
+
+    async def _challenge_later(self, token_id: str) -> Step:
+        return self._challenge(await self._server.token_credential(token_id))
+
+    def _challenge(self, found: TokenCredential | None) -> Step:
+        self._found = found
+        decoy = self._server.decoy(self._user)  # always created, so that known users take as long
+        credential = decoy if found is None else found.credential
+        self._credential = credential
         salt = base64.b64encode(credential.salt).decode()
         challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
-        self._first_messages = f"{match['bare']},{challenge}"
+        self._first_messages = f"{self._client_first},{challenge}"
         return Challenge(challenge.encode())
 
     def _final(self, text: str) -> Step:
@@ -173,7 +198,10 @@ class ScramExchange:
             return _malformed()
         if match["binding"].encode() != base64.b64encode(self._header):
             return Rejected("the client's channel binding does not match its first message")
-        if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
+        # librdkafka before 2.6.1, which most packages of kcat use, puts the client's nonce in front
+        # once more (its pull request 4895). Kafka 3.9 accepts that as well. The broker's nonce at
+        # the end is what proves that the message is fresh.
+        if not match["nonce"].endswith(self._nonce):
             return Rejected("the client's nonce does not match the broker's")
         try:
             proof = base64.b64decode(match["proof"], validate=True)
@@ -185,9 +213,9 @@ class ScramExchange:
         signed = f"{self._first_messages},{match['unsigned']}".encode()
         is_proved = _proves(proof, credential, signed, hash_name)
         if found is None:
-            return Rejected(f"unknown user {self._user[:100]!r}")
+            return Rejected(f"unknown {self._kind} {self._user[:100]!r}")
         if not is_proved:
-            return Rejected(f"wrong password of user {self._user[:100]!r}")
+            return Rejected(f"wrong password of {self._kind} {self._user[:100]!r}")
         if self._authorization_id not in ("", self._user):
             message = (
                 "Authentication failed: Client requested an authorization id that is different "

@@ -444,10 +444,54 @@ public class DefaultSource extends PythonDataSourceV2 {
         Map.Entry entry = (Map.Entry) each.next();
         values.put((String) entry.getKey(), (String) entry.getValue());
       }
-      this.options = values.toString();
       this.columns = columns;
       this.key = module + " " + run;
+      this.options = needsProfile(options) ? withProfile(values.toString()) : values.toString();
     }
+
+    PythonProgram(PythonProgram other, String module, String options) {
+      this.module = module;
+      this.python = other.python;
+      this.environment = other.environment;
+      this.includes = other.includes;
+      this.options = options;
+      this.columns = other.columns;
+      this.key = module;
+    }
+
+    /** Return whether the driver has properties of the connection that executors do not have. */
+    static boolean needsProfile(CaseInsensitiveStringMap options) {
+      String named = System.getenv("OTTLA_PROFILE");
+      return options.containsKey("profile") || !options.containsKey("kafka.bootstrap.servers")
+          || (named != null && named.length() > 0);
+    }
+
+    /** Return the options with the properties of the profile, which only the driver can read. */
+    String withProfile(String options) {
+      String known = (String) PROFILES.get(key);
+      if (known != null) return known;
+      try {
+        PythonProcess process =
+            new PythonProcess(new PythonProgram(this, "ottla.spark.realtime.profile_end", options));
+        try {
+          byte[] frame = process.poll(PROFILE_TIMEOUT_MS);
+          if (frame == null) throw new IOException("Reading the profile of the query took too long.");
+          String found = new String(frame, 1, frame.length - 1, StandardCharsets.UTF_8);
+          if (PROFILES.size() >= MAX_PROFILES) PROFILES.clear();
+          PROFILES.put(key, found);
+          return found;
+        } finally {
+          process.end();
+        }
+      } catch (IOException error) {
+        throw new RuntimeException(error.getMessage(), error);
+      }
+    }
+
+    /** Options with the profile's properties by query and module, so that each batch has them at once. */
+    static final ConcurrentHashMap PROFILES = new ConcurrentHashMap();
+    static final int MAX_PROFILES = 100;
+    static final long PROFILE_TIMEOUT_MS = 60000L;
 
     byte[] firstFrame() throws IOException {
       ObjectNode made = JSON.createObjectNode();

@@ -13,6 +13,7 @@
 | F, A | to and from the sink | int32: flush; all rows before it are acknowledged |
 | D | to functions | number int32, pickled function; answered by S, the schema of its results |
 | C | to and from functions | number int32 and a row of arguments; the row of the result |
+| O | from the driver's process | JSON of the options with the profile's properties |
 | E | from Python | error as `module.Class: message`; the process ends |
 
 The JVM counts its R frames as generations, so that it recognizes rows of an earlier position.

@@ -9,8 +9,9 @@ from pyspark.sql import functions as f
 
 from ottla.streams.aggregates import Aggregate
 from ottla.streams.compile.rules import Inputs, Rules
-from ottla.streams.compile.stateful import run_program
+from ottla.streams.compile.stateful import DELAY_KEY, run_program
 from ottla.streams.operators.aggregations import Aggregated, PythonAggregated, Suppressed
+from ottla.streams.operators.chains import first_state
 from ottla.streams.plan.shapes import DataShape, type_of
 from ottla.streams.state.limits import LatestPerKey, TimeLimited
 from ottla.streams.state.program import Program
@@ -48,8 +49,11 @@ def _aggregated(node: Aggregated, inputs: Inputs) -> DataFrame:
         return done.select(
             "key", f.struct(*names).alias("value"), f.col("_latest").alias("timestamp")
         )
-    watermarked = rows.withWatermark("timestamp", f"{node.window.grace_ms} milliseconds")
-    done = watermarked.groupBy(_window(node.window).alias("_window"), "key").agg(*columns, latest)
+    done = (
+        _watermarked(rows, node, node.window)
+        .groupBy(_window(node.window).alias("_window"), "key")
+        .agg(*columns, latest)
+    )
     start, end = f.col("_window.start"), f.col("_window.end")
     if node.window.is_session:
         # In Kafka, a session ends with its last record; in Spark, one gap after it.
@@ -59,6 +63,20 @@ def _aggregated(node: Aggregated, inputs: Inputs) -> DataFrame:
     return done.select(
         "key", value.alias("value"), f.col("_latest").alias("timestamp"), window.alias("window")
     )
+
+
+def _watermarked(rows: DataFrame, node: Aggregated, window: Window) -> DataFrame:
+    """Mark the time of the records as the column of the watermark.
+
+    After another operator with state, the watermark is that operator's; Spark allows only one. The
+    time of a join's result is the greater one of two watermark columns, so it is never late.
+    """
+    first = first_state(node.parent)
+    delay_ms = None if first is None else first.watermark_delay_ms
+    if delay_ms is None:
+        return rows.withWatermark("timestamp", f"{window.grace_ms} milliseconds")
+    marked = f.col("timestamp").alias("timestamp", metadata={DELAY_KEY: delay_ms})
+    return rows.select("key", "value", marked)
 
 
 def _window(window: Window) -> Column:

@@ -35,13 +35,12 @@ def _stream_join(node: StreamJoin, inputs: Inputs) -> DataFrame:
     passed its join window by the grace period. Spark compares the watermark with the record's own
     time, so the watermark lags by the window and the grace period together.
     """
-    delay_ms = node.within_ms + node.grace_ms
     within = f.lit(timedelta(milliseconds=node.within_ms))
     sides = []
     for name, side in (("left", node.left), ("right", node.right)):
         rows = inputs.frame(side)
         watermarked = rows.where(f.col("value").isNotNull()).withWatermark(
-            "timestamp", f"{delay_ms} milliseconds"
+            "timestamp", f"{node.watermark_delay_ms} milliseconds"
         )
         sides.append(
             watermarked.select(

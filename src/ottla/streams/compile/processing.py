@@ -24,7 +24,7 @@ def _processed(node: Processed, inputs: Inputs) -> DataFrame:
 
 def _deduplicated(node: Deduplicated, inputs: Inputs) -> DataFrame:
     identity = function_column(node.function, ROWS, "string", ())
-    delay = f"{node.within_ms} milliseconds"
+    delay = f"{node.watermark_delay_ms} milliseconds"
     rows = inputs.frame(node.parent).withWatermark("timestamp", delay)
     marked = rows.withColumn("_identity", identity)
     return marked.dropDuplicatesWithinWatermark(["_identity"]).drop("_identity")

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from ottla.streams.aggregates import Aggregate, AggregateFunction
 from ottla.streams.durations import format_duration
 from ottla.streams.errors import listed, topology_error
+from ottla.streams.operators.chains import first_state, refuse_unless_combinable
 from ottla.streams.operators.checks import refuse_second_state, refuse_untyped
 from ottla.streams.operators.stateless import MapValues, TableFilter
 from ottla.streams.plan.expressions import Call, ColumnReference
@@ -61,7 +62,10 @@ class Aggregated(UnaryNode):
 
     @property
     def engine(self) -> str:
-        return "state"
+        first = first_state(self.parent)
+        if first is None:
+            return "state"
+        return f"state, in the same query as the {first.describe()[0]}"
 
     def describe(self) -> tuple[str, str]:
         return "aggregate", _by_key(_words(self.aggregates), self.window)
@@ -154,12 +158,13 @@ class Grouping:
 
     def reduced(self, function: Callable[[Any, Any], Any]) -> Node:
         node = self.node
-        refuse_second_state("reduce", node)
         made = trace_pair("reduce", function, node.value, node.value)
         in_spark = next((name for each, name in _SPARK_REDUCERS if each is function), None)
         in_spark = "sum" if _is_sum(made, node.value) else in_spark
         if in_spark is not None and (reduced := self._reduced_in_spark(in_spark)) is not None:
+            refuse_unless_combinable("reduce", node, self.window)
             return reduced
+        refuse_second_state("reduce", node)
         refuse_untyped("reduce", node.key, node.value)
         functions = (InPython(function, 2, STATEFUL_FUNCTIONS),)
         return self._in_python(
@@ -187,7 +192,6 @@ class Grouping:
 
     def aggregated(self, aggregates: Mapping[str, Aggregate]) -> Node:
         """Return an aggregation with named aggregates."""
-        refuse_second_state("aggregate", self.node)
         if not aggregates:
             raise topology_error(
                 "aggregate", "name at least one aggregate: aggregate(n=st.count())"
@@ -202,7 +206,9 @@ class Grouping:
         before = () if window is None else WINDOW_COLUMNS
         in_spark = Aggregated(node.key, record_shape(*before, *columns), node, window, named)
         if window is None or (window.every_ms is not None and self.late is None):
+            refuse_unless_combinable("aggregate", node, window)
             return in_spark
+        refuse_second_state("aggregate", node)
         why = "late records are emitted"
         if self.late is None:
             why = "sliding windows" if window.is_sliding else "open sessions are emitted"
@@ -382,6 +388,7 @@ def _with_time_limit(node: Node, limit_ms: int) -> Node:
         # Stateless operators may as well run on the changes that pass the suppression.
         return replace(node, parent=_with_time_limit(node.parent, limit_ms))
     elif isinstance(node, Aggregated):
+        refuse_second_state("suppress", node.parent)
         node = _moved_to_python(node)
     elif not isinstance(node, PythonAggregated):
         refuse_second_state("suppress", node)

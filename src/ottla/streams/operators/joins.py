@@ -66,6 +66,15 @@ class StreamJoin(Join):
         return "joined"
 
     @property
+    def watermark_delay_ms(self) -> int:
+        return self.within_ms + self.grace_ms
+
+    @property
+    def needs_append_mode(self) -> bool:
+        # A result without a partner is emitted when the watermark passes it.
+        return self.how != "inner"
+
+    @property
     def engine(self) -> str:
         return "state"
 

@@ -114,6 +114,10 @@ class Deduplicated(UnaryNode):
         return "deduplicated"
 
     @property
+    def watermark_delay_ms(self) -> int:
+        return self.within_ms
+
+    @property
     def engine(self) -> str:
         return "state"
 

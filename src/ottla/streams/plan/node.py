@@ -76,9 +76,22 @@ class Node(ABC):
     def state_word(self) -> str | None:
         """Word for the results of a stateful operator, or None for a stateless one.
 
-        Spark allows one stateful operator in a query.
+        A query can have two only as described in `operators.chains`.
         """
         return None
+
+    @property
+    def watermark_delay_ms(self) -> int | None:
+        """Delay of a stateful operator's watermark, if an aggregation can follow in the same query.
+
+        Records that are later are dropped, by both operators. See `operators.chains`.
+        """
+        return None
+
+    @property
+    def needs_append_mode(self) -> bool:
+        """Whether Spark supports the operator only in queries that append rows."""
+        return False
 
     @property
     def topic_read(self) -> str | None:

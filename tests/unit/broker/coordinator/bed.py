@@ -89,6 +89,7 @@ class FakePartition:
         self.batches: list[bytes] = []
         self.waits_for_sync = waits_for_sync
         self.is_leader = True
+        self.offline_reason: str | None = None
         self.high_watermark = 0
         self.waiting: list[tuple[int, asyncio.Future[None]]] = []
         self.fails: ErrorCode | None = None

@@ -6,12 +6,21 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.broker.coordinator.bed import Added, Answer, Bed, FakePartition, turn, with_bed
+from tests.unit.broker.coordinator.bed import (
+    Added,
+    Answer,
+    Bed,
+    FakePartition,
+    Totals,
+    turn,
+    with_bed,
+)
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.coordinator_runtime import (
     FAILURE_BURST,
     FAILURE_INTERVAL_S,
+    RELOAD_DELAY_S,
     RuntimeSettings,
     ShardState,
 )
@@ -197,6 +206,50 @@ def test_a_sync_that_fails_ends_the_coordinator() -> None:
         await turn()
         assert written.value is ErrorCode.KAFKA_STORAGE_ERROR
         assert bed.add("k", 0).value is ErrorCode.NOT_COORDINATOR
+
+    with_bed(scenario, FakePartition(waits_for_sync=True))
+
+
+def test_a_leader_loads_its_partition_again_after_a_sync_has_failed() -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.add("k", 5)
+        await turn()
+        bed.flusher.sync(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+        await turn()
+        bed.shard = Totals()
+        bed.clock.now += RELOAD_DELAY_S
+        bed.timers.run_due()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        read = bed.add("k", 0)
+        await turn()
+        assert read.value is None, "the record may still be lost"
+        bed.flusher.sync()
+        await turn()
+        assert read.value == 5
+
+    with_bed(scenario, FakePartition(waits_for_sync=True))
+
+
+@pytest.mark.parametrize("change", ["leader", "disk", "closed", "opened"])
+def test_a_partition_is_not_loaded_again_if_that_is_not_needed(change: str) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.add("k", 5)
+        await turn()
+        bed.flusher.sync(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+        await turn()
+        if change == "leader":
+            bed.partition.is_leader = False
+        elif change == "disk":
+            bed.partition.offline_reason = "a sync failed"
+        elif change == "closed":
+            bed.runtime.partition_closed(0)
+        else:
+            bed.open()
+        before = bed.runtime.runners
+        bed.clock.now += RELOAD_DELAY_S
+        bed.timers.run_due()
+        assert bed.runtime.runners == before
 
     with_bed(scenario, FakePartition(waits_for_sync=True))
 

@@ -33,7 +33,7 @@ ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 class Scripted:
     """A mechanism whose client sends the result of the next step: `ok alice`, `more`, `no`."""
 
-    is_blocking = False
+    may_wait = False
 
     def start(self) -> Exchange:
         return self
@@ -49,8 +49,8 @@ class Scripted:
         return Authenticated(Principal("User", user), b"final", expires_at)
 
 
-class Blocking(Scripted):
-    is_blocking = True
+class Waiting(Scripted):
+    may_wait = True
 
 
 def dialogue(max_session_s: float = 0.0) -> Dialogue:
@@ -58,7 +58,7 @@ def dialogue(max_session_s: float = 0.0) -> Dialogue:
         {
             "ONE": OfferedMechanism(Scripted(), max_session_s),
             "TWO": OfferedMechanism(Scripted(), 0.0),
-            "SLOW": OfferedMechanism(Blocking(), 0.0),
+            "SLOW": OfferedMechanism(Waiting(), 0.0),
         }
     )
 
@@ -166,13 +166,12 @@ def test_version_0_of_the_handshake_is_followed_by_raw_tokens() -> None:
     assert (found.state, found.principal) == (State.AUTHENTICATED, ALICE)
 
 
-def test_version_0_of_the_handshake_has_no_mechanism_that_needs_a_thread() -> None:
+def test_version_0_of_the_handshake_has_no_mechanism_that_may_wait() -> None:
     assert after_versions().handshake(0, "SLOW", NOW).error_code == (
         ErrorCode.UNSUPPORTED_SASL_MECHANISM
     )
     found = after_versions()
     assert found.handshake(1, "SLOW", NOW).error_code == ErrorCode.NONE
-    assert found.is_blocking
 
 
 # ---------------------------------------------------------------------------------------- failure
@@ -350,3 +349,13 @@ class AnyOrder(RuleBasedStateMachine):
 
 TestAnyOrder = AnyOrder.TestCase
 TestAnyOrder.settings = settings(max_examples=200, stateful_step_count=20, deadline=None)
+
+
+def test_a_failure_that_a_challenge_announces_is_logged_with_the_challenge() -> None:
+    found = after_handshake()
+    answer = found.stepped(Challenge(b"error", failure="the token is invalid"), NOW, WALL)
+    assert (answer.error_code, answer.token) == (ErrorCode.NONE, b"error")
+    assert answer.reason == "the token is invalid"
+    last = found.stepped(Rejected("", "error"), NOW, WALL)
+    assert (last.error_code, last.message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, "error")
+    assert last.reason == ""

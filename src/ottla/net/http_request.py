@@ -1,4 +1,4 @@
-"""HTTP requests to a schema registry, with limits on time and size.
+"""HTTP requests to other services, such as schema registries, with limits on time and size.
 
 Redirects to another host are not followed, because they would carry our credentials.
 """
@@ -6,12 +6,13 @@ Redirects to another host are not followed, because they would carry our credent
 from __future__ import annotations
 
 import http.client
+import ssl
 import urllib.error
 import urllib.request
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ottla.connect.http_deadline import Deadline, timeout_message
+from ottla.net.http_deadline import Deadline, timeout_message
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 
@@ -25,11 +26,28 @@ class HttpResponse(NamedTuple):
     body: bytes
 
 
-def send_request(request: urllib.request.Request, timeout_s: float) -> HttpResponse:
-    """Send a request and return the response; raise NoResponse on failure."""
+def send_request(
+    request: urllib.request.Request,
+    timeout_s: float,
+    *,
+    tls: ssl.SSLContext | None = None,
+    max_bytes: int | None = None,
+) -> HttpResponse:
+    """Send a request and return the response. Blocks the thread.
+
+    Args:
+        request: The request.
+        timeout_s: Maximum time of the whole request, in seconds.
+        tls: TLS context for https; None trusts the authorities of the operating system.
+        max_bytes: Maximum size of the response; MAX_RESPONSE_BYTES by default.
+
+    Raises:
+        NoResponse: The server cannot be reached, or its response is late or too large.
+    """
     clock = Deadline(timeout_s)
+    limit = MAX_RESPONSE_BYTES if max_bytes is None else max_bytes
     try:
-        response = _send(request, clock, timeout_s)
+        response = _send(request, clock, timeout_s, tls, limit)
     except (OSError, http.client.HTTPException, ValueError) as error:
         if clock.is_over or isinstance(error, TimeoutError):
             raise NoResponse(timeout_message(timeout_s)) from None
@@ -42,19 +60,25 @@ def send_request(request: urllib.request.Request, timeout_s: float) -> HttpRespo
     if clock.is_over:
         # A response without a length ends the same way when the clock shuts its connection down.
         raise NoResponse(timeout_message(timeout_s))
-    if len(response.body) > MAX_RESPONSE_BYTES:
-        raise NoResponse(f"the response has more than {MAX_RESPONSE_BYTES} bytes")
+    if len(response.body) > limit:
+        raise NoResponse(f"the response has more than {limit} bytes")
     return response
 
 
-def _send(request: urllib.request.Request, clock: Deadline, timeout_s: float) -> HttpResponse:
-    opener = urllib.request.build_opener(_Http(clock), _Https(clock), _SameHost())
+def _send(
+    request: urllib.request.Request,
+    clock: Deadline,
+    timeout_s: float,
+    tls: ssl.SSLContext | None,
+    max_bytes: int,
+) -> HttpResponse:
+    opener = urllib.request.build_opener(_Http(clock), _Https(clock, tls), _SameHost())
     try:
         with opener.open(request, timeout=timeout_s) as response:
-            return HttpResponse(response.status, response.read(MAX_RESPONSE_BYTES + 1))
+            return HttpResponse(response.status, response.read(max_bytes + 1))
     except urllib.error.HTTPError as error:
         with error:
-            return HttpResponse(error.code, error.read(MAX_RESPONSE_BYTES + 1))
+            return HttpResponse(error.code, error.read(max_bytes + 1))
 
 
 class _Http(urllib.request.HTTPHandler):
@@ -67,12 +91,14 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, clock: Deadline) -> None:
+    def __init__(self, clock: Deadline, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self._clock = clock
+        self._tls = tls
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_watched(http.client.HTTPSConnection, self._clock), req)
+        connect = _watched(http.client.HTTPSConnection, self._clock)
+        return self.do_open(connect, req, context=self._tls)
 
 
 def _watched(kind: Any, clock: Deadline) -> Any:
