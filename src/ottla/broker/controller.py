@@ -79,6 +79,8 @@ logger = logging.getLogger(__name__)
 
 ALLOCATION_TRIES = 50
 ALLOCATION_RETRY_S = 0.05
+STATE_TRIES = 50
+STATE_RETRY_S = 0.05
 PRODUCER_ID_BLOCK = 1000
 MAX_TXN_BYTES = 768 * 1024
 """Size limit of a transaction on users. ZooKeeper closes connections that send more than 1 MiB."""
@@ -93,6 +95,13 @@ Decision = TypeVar(
     ElectionDecision,
     ReassignmentDecision,
 )
+
+
+StateDecision = TypeVar("StateDecision", ElectionDecision, ReassignmentDecision)
+
+
+class Overtaken(KafkaError):
+    """A state changed between the decision and the commit."""
 
 
 class ControllerPorts(Configuration, Metadata, NodeId, Store, Protocol):
@@ -246,8 +255,9 @@ class Controller:
         timeout_ms: int = 0,
     ) -> list[ElectionDecision]:
         async def change() -> list[ElectionDecision]:
-            decisions = decide_elections(self._broker.image, self._brokers(), kind, partitions)
-            return await self._commit_all(decisions, self._leader_ops)
+            return await self._commit_states(
+                lambda: decide_elections(self._broker.image, self._brokers(), kind, partitions)
+            )
 
         return await self._serialised(change, timeout_ms)
 
@@ -259,10 +269,14 @@ class Controller:
         timeout_ms: int = 0,
     ) -> list[ReassignmentDecision]:
         async def change() -> list[ReassignmentDecision]:
-            decisions = decide_reassignments(
-                self._broker.image, self._brokers(), requested, may_change_factor=may_change_factor
+            return await self._commit_states(
+                lambda: decide_reassignments(
+                    self._broker.image,
+                    self._brokers(),
+                    requested,
+                    may_change_factor=may_change_factor,
+                )
             )
-            return await self._commit_all(decisions, self._leader_ops)
 
         return await self._serialised(change, timeout_ms)
 
@@ -376,13 +390,16 @@ class Controller:
             The revision of the commit.
 
         Raises:
-            KafkaError: NOT_CONTROLLER if a check failed or this is not the controller any more.
+            Overtaken: What the decision was based on has changed.
+            KafkaError: NOT_CONTROLLER if this is not the controller any more.
         """
         controller_checks = tree.controller_checks(self._broker.image.controller_epoch)
         try:
             return await self._broker.store.txn([*controller_checks, *checks], ops)
         except TxnConflict as conflict:
-            raise KafkaError(
+            is_overtaken = conflict.path in {each.path for each in (*checks, *ops)}
+            kind = Overtaken if is_overtaken else KafkaError
+            raise kind(
                 ErrorCode.NOT_CONTROLLER, f"The cluster changed during the request: {conflict}."
             ) from None
 
@@ -420,6 +437,32 @@ class Controller:
             if isinstance(outcome, BaseException):
                 results[index] = replace(decisions[index], error=_as_kafka_error(outcome))
         return results
+
+    async def _commit_states(
+        self, decide: Callable[[], list[StateDecision]]
+    ) -> list[StateDecision]:
+        """Commit decisions on the states of partitions.
+
+        Elections and changes of the ISR alter the same states and do not wait for admin changes.
+        Partitions that they have altered meanwhile are decided again, as soon as the image shows
+        the alteration."""
+        decisions = await self._commit_all(decide(), self._leader_ops)
+        for _ in range(STATE_TRIES):
+            overtaken = {each.partition for each in decisions if isinstance(each.error, Overtaken)}
+            if not overtaken:
+                break
+            await asyncio.sleep(STATE_RETRY_S)
+            again = [each for each in decide() if each.partition in overtaken]
+            results = {
+                each.partition: each for each in await self._commit_all(again, self._leader_ops)
+            }
+            decisions = [
+                results.get(each.partition, each)
+                for each in decisions
+                # `decide` leaves out elections that are not needed any more.
+                if each.partition in results or each.partition not in overtaken
+            ]
+        return decisions
 
     async def _commit_one(self, ops: list[Op], checks: list[Check]) -> int:
         """Return the revision of the commit; 0 if there is nothing to change."""

@@ -50,19 +50,23 @@ SILENT = {"log_level": 0, "metadata.recovery.strategy": "none"}
 
 
 class Complaints:
-    """The errors that librdkafka reports to the application. Lost connections are none."""
+    """The errors that librdkafka reports to the application, without lost connections.
+
+    A connection is lost, too, when a broker on a busy machine does not notice in time that the
+    client authenticates again. librdkafka then names the step that was interrupted."""
 
     _EXPECTED = (
         ConfluentError._TRANSPORT,
         ConfluentError._ALL_BROKERS_DOWN,
         ConfluentError._TIMED_OUT,
     )
+    _LOST = "Local: Broker transport failure"
 
     def __init__(self) -> None:
         self.found: list[str] = []
 
     def __call__(self, error: ConfluentError) -> None:
-        if error.code() not in self._EXPECTED:
+        if error.code() not in self._EXPECTED and self._LOST not in error.str():
             self.found.append(f"{time.strftime('%X')} {error.name()}: {error.str()}")
 
 
@@ -144,6 +148,9 @@ class Worker:
 
     def check(self) -> None:
         assert not self._thread.is_alive(), f"{self._thread.name} does not end"
+        self.check_failure()
+
+    def check_failure(self) -> None:
         if self.failure is not None:
             raise AssertionError(f"{self._thread.name} failed") from self.failure
 
@@ -282,6 +289,7 @@ class OttlaCopier(Copier):
         self._producer.commit_transaction()
 
     def abort(self) -> None:
+        self._producer.flush()  # so that there are records to abort
         self._producer.abort_transaction()
 
     def seek(self, positions: dict[int, int]) -> None:
@@ -334,6 +342,10 @@ class ConfluentCopier(Copier):
         self._producer.commit_transaction(PATIENCE_S)
 
     def abort(self) -> None:
+        # Without this, librdkafka (2.16.0) may abort before it has added a partition to the
+        # transaction, because the previous one is still ending. Brokers answer INVALID_TXN_STATE,
+        # which it takes for fatal (librdkafka issue 4849).
+        self._producer.flush(PATIENCE_S)
         self._producer.abort_transaction(PATIENCE_S)
 
     def seek(self, positions: dict[int, int]) -> None:
