@@ -257,12 +257,7 @@ def test_a_real_time_query_gains_and_loses_topics(spark: Any, broker: Any, tmp_p
         running = app.start()
         try:
             found = read_until(bootstrap, "both", seen, running)
-            before = set(commits.glob("[0-9]*"))
-            deadline = time.monotonic() + 60
-            while set(commits.glob("[0-9]*")) == before:
-                assert time.monotonic() < deadline
-                running.supervise(print)
-                time.sleep(0.05)
+            wait_for_commits(running, tmp_path / "move" / "both" / "commits", 1)
         finally:
             running.stop()
         return sorted(each["value"] for _, each in found)
