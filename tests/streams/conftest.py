@@ -42,7 +42,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "1",
     }
-    made = ottla.spark.session("local[2]", app_name="ottla-tests", **settings)
+    made = ottla.spark.session("local[3]", app_name="ottla-tests", **settings)
     made.conf.set("spark.sql.shuffle.partitions", "1")
     made.sparkContext.setLogLevel("OFF")
     yield made

@@ -42,16 +42,11 @@ def reduced(app: st.App) -> Any:
     return texts.group_by_key().reduce(lambda a, b: a + b)
 
 
-def deduplicated(app: st.App) -> st.Stream:
-    return app.stream("a", value=ORDERS).deduplicate(lambda o: o.item, within="1 hour")
-
-
 @pytest.mark.parametrize(
     ("build", "operator"),
     [
         (joined, "inner join"),
         (reduced, "reduce"),
-        (deduplicated, "deduplicate"),
         (lambda app: app.table("a", value=ORDERS).filter(lambda o: o.amount > 1), "table"),
     ],
 )
@@ -128,7 +123,7 @@ def test_windows_are_counted_in_real_time(spark: Any, broker: Any, tmp_path: Pat
             admin.create_topics(NewTopic(topic, 1))
     app = st.App(
         "web", bootstrap, state_dir=tmp_path, latency="real-time", commit_interval="5 s",
-        spark={"spark.sql.shuffle.partitions": "1"},  # the tests' session has two cores
+        spark={"spark.sql.shuffle.partitions": "1"},  # the tests' session has three cores
     )  # fmt: skip
     clicks = app.stream("clicks", value=st.String).select_key(_host, schema="string")
     counts = clicks.group_by_key().windowed(st.tumbling("1 minute")).aggregate(n=st.count())
@@ -140,6 +135,101 @@ def test_windows_are_counted_in_real_time(spark: Any, broker: Any, tmp_path: Pat
                 producer.send("clicks", url.encode(), timestamp=60_000)
         found = read_until(bootstrap, "counts", 3, running)
         assert [(key, value["n"]) for key, value in found] == [("a", 1), ("b", 1), ("a", 2)]
+    finally:
+        running.stop()
+
+
+def commits(folder: Path) -> set[str]:
+    return {each.name for each in folder.glob("[0-9]*")}
+
+
+def wait_for_commits(running: Any, folder: Path, count: int) -> None:
+    """Wait until the query has committed `count` batches more."""
+    before = commits(folder)
+    deadline = time.monotonic() + 120
+    while len(commits(folder) - before) < count:
+        assert time.monotonic() < deadline
+        running.supervise(print)
+        time.sleep(0.05)
+
+
+@pytest.mark.timeout(600)
+def test_duplicates_are_dropped_in_real_time_and_after_a_restart(
+    spark: Any, broker: Any, tmp_path: Path
+) -> None:
+    from ottla import Admin, NewTopic, Producer
+
+    bootstrap = broker.bootstrap
+    with Admin(bootstrap) as admin:
+        for topic in ("events", "once"):
+            admin.create_topics(NewTopic(topic, 1))
+    batches = tmp_path / "dedup" / "once" / "commits"
+
+    def start() -> Any:
+        app = st.App(
+            "dedup", bootstrap, state_dir=tmp_path, latency="real-time", commit_interval="5 s",
+            spark={"spark.sql.shuffle.partitions": "1"},
+        )  # fmt: skip
+        events = app.stream("events", value=st.Json("id string, n int"))
+        sized = events.map_values(_with_size, schema="id string, size int")
+        sized.deduplicate(lambda event: event.id, within="1 minute").to("once", value=st.Json)
+        return app.start()
+
+    def send(minute: int, *names: str) -> None:
+        with Producer(bootstrap) as producer:
+            for each in names:
+                value = json.dumps({"id": each, "n": minute}).encode()
+                producer.send("events", value, key=b"k", timestamp=minute * 60_000)
+
+    def seen(count: int, running: Any) -> list[str]:
+        return [value["id"] for _, value in read_until(bootstrap, "once", count, running)]
+
+    send(10, "a", "b", "a", "c")
+    running = start()
+    try:
+        assert seen(3, running) == ["a", "b", "c"]
+        wait_for_commits(running, batches, 1)
+    finally:
+        running.stop()
+    send(10, "b", "d")
+    running = start()
+    try:
+        assert seen(4, running) == ["a", "b", "c", "d"]
+        send(20, "e")
+        assert seen(5, running)[4:] == ["e"]
+        wait_for_commits(running, batches, 2)  # the watermark passes minute 11 between them
+        send(18, "late")
+        send(20, "a", "e", "f")
+        assert seen(7, running)[5:] == ["a", "f"]
+    finally:
+        running.stop()
+
+
+@pytest.mark.timeout(600)
+def test_a_window_counts_what_a_deduplication_leaves_in_real_time(
+    spark: Any, broker: Any, tmp_path: Path
+) -> None:
+    from ottla import Admin, NewTopic, Producer
+
+    bootstrap = broker.bootstrap
+    with Admin(bootstrap) as admin:
+        for topic in ("visits", "visitors"):
+            admin.create_topics(NewTopic(topic, 1))
+    app = st.App(
+        "site", bootstrap, state_dir=tmp_path, latency="real-time", commit_interval="5 s",
+        spark={"spark.sql.shuffle.partitions": "1"},
+    )  # fmt: skip
+    visits = app.stream("visits", key=st.String, value=st.String)
+    unique = visits.deduplicate(lambda visitor: visitor, within="1 minute")
+    windows = unique.group_by_key().windowed(st.tumbling("1 hour", grace="1 minute"))
+    windows.aggregate(n=st.count()).to("visitors", key=st.String, value=st.Json)
+    running = app.start()
+    try:
+        with Producer(bootstrap) as producer:
+            for visitor in ("ann", "bob", "ann", "eve"):
+                producer.send("visits", visitor.encode(), key=b"page", timestamp=60_000)
+        found = read_until(bootstrap, "visitors", 3, running)
+        assert [(key, value["n"]) for key, value in found] == [("page", n) for n in (1, 2, 3)]
     finally:
         running.stop()
 
@@ -164,16 +254,10 @@ def test_a_real_time_query_gains_and_loses_topics(spark: Any, broker: Any, tmp_p
         for topic in topics:
             with Producer(bootstrap) as producer:
                 producer.send(topic, topic.encode(), key=b"k")
-        commits = tmp_path / "move" / "both" / "commits"
         running = app.start()
         try:
             found = read_until(bootstrap, "both", seen, running)
-            before = set(commits.glob("[0-9]*"))
-            deadline = time.monotonic() + 60
-            while set(commits.glob("[0-9]*")) == before:
-                assert time.monotonic() < deadline
-                running.supervise(print)
-                time.sleep(0.05)
+            wait_for_commits(running, tmp_path / "move" / "both" / "commits", 1)
         finally:
             running.stop()
         return sorted(each["value"] for _, each in found)
@@ -188,3 +272,7 @@ def _host(url: str) -> str:
     from urllib.parse import urlsplit
 
     return urlsplit(url).netloc
+
+
+def _with_size(event: Any) -> dict[str, Any]:
+    return {"id": event.id, "size": len(event.id)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ottla.streams.durations import Duration, duration_ms
 from ottla.streams.errors import TopologyError, topology_error
 from ottla.streams.operators.aggregations import Aggregated, PythonAggregated
+from ottla.streams.operators.processing import Deduplicated
 from ottla.streams.operators.stateless import (
     Failures,
     Merge,
@@ -69,7 +70,7 @@ def _obstacle(node: Node) -> str | None:
             return None
         case Source(is_table=True):
             return "Spark joins and updates tables in micro-batches only"
-        case Source():
+        case Source() | Deduplicated():
             return None
         case Aggregated(window=window):
             is_session = window is not None and window.is_session

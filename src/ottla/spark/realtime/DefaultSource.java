@@ -66,6 +66,7 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream;
@@ -80,6 +81,7 @@ import org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunn
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager$;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StreamingDeduplicateWithinWatermarkExec;
 import org.apache.spark.sql.execution.streaming.runtime.RealTimeModeAllowlist;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
@@ -394,7 +396,8 @@ public class DefaultSource extends PythonDataSourceV2 {
 
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo physical) {
       // Spark's own check also refuses sinks that it does not know, so sessions turn it off.
-      RealTimeModeAllowlist.checkAllowedPhysicalOperator(query.lastExecution().executedPlan(), true);
+      SparkPlan plan = Operators.withoutPermitted(query.lastExecution().executedPlan());
+      RealTimeModeAllowlist.checkAllowedPhysicalOperator(plan, true);
       HashMap options = new HashMap(info.options().asCaseSensitiveMap());
       options.put(REAL_TIME_OPTION, "true");
       CaseInsensitiveStringMap all = new CaseInsensitiveStringMap(options);
@@ -409,6 +412,25 @@ public class DefaultSource extends PythonDataSourceV2 {
   }
 
   static class RowsFlushed implements WriterCommitMessage {}
+
+  static class Operators {
+    /**
+     * Return the plan without dropDuplicatesWithinWatermark, which is missing in Spark's list of operators.
+     * It passes on each row as it arrives, as dropDuplicates does, which is in the list: both extend the same operator.
+     */
+    static SparkPlan withoutPermitted(SparkPlan plan) {
+      ArrayList children = new ArrayList();
+      boolean isChanged = false;
+      for (scala.collection.Iterator each = plan.children().iterator(); each.hasNext(); ) {
+        SparkPlan child = (SparkPlan) each.next();
+        SparkPlan kept = withoutPermitted(child);
+        children.add(kept);
+        isChanged |= kept != child;
+      }
+      if (plan instanceof StreamingDeduplicateWithinWatermarkExec) return (SparkPlan) children.get(0);
+      return isChanged ? (SparkPlan) plan.withNewChildren(PythonUtils.toSeq(children)) : plan;
+    }
+  }
 
   // --------------------------------------------------------------------------------------- processes, on executors
 
