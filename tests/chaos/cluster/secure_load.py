@@ -38,6 +38,7 @@ from ottla.net.connection import Authenticate, Connection
 from ottla.net.errors import AuthenticationFailed, ClientError, ConnectionLost
 from ottla.wire import rpc
 
+PAUSE_S = 0.01
 POLL_S = 0.2
 BATCH = 200
 ABORT_EVERY = 5
@@ -73,6 +74,8 @@ class Complaints:
 class ConfluentLoad(Load):
     """A load by a producer whose password may change."""
 
+    pause_s = PAUSE_S
+
     def set_credentials(self, user: str, password: str) -> None:
         """Use other credentials from now on."""
         self._producer.set_sasl_credentials(user, password)
@@ -80,6 +83,8 @@ class ConfluentLoad(Load):
 
 class OttlaLoad(Load):
     """A load by Ottla's producer."""
+
+    pause_s = PAUSE_S
 
     def _connect(self, properties: dict[str, Any]) -> None:
         self._ours = Producer(properties)
@@ -90,7 +95,7 @@ class OttlaLoad(Load):
             if pending - len(self.failures) < MAX_UNACKNOWLEDGED:
                 for partition in range(self._partitions):
                     self._send(partition)
-            self._stop.wait(0.002)
+            self._stop.wait(self.pause_s)
 
     def _send(self, partition: int) -> None:
         number = self.sent[partition]

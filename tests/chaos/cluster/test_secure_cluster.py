@@ -67,6 +67,8 @@ class Scene:
         self.counts: Counter[str] = Counter()
         self.seconds: dict[str, float] = defaultdict(float)
         """Time that the events of each kind have taken."""
+        self.events: list[tuple[str, float]] = []
+        """Each event, and when it began."""
         self.zookeeper = SecureZooKeeper(home / "zookeeper", self.authority)
         self.cluster = SecureCluster(home / "cluster", self.zookeeper, self.authority)
         # librdkafka loads the file only once, so its clients trust both authorities from the start.
@@ -175,6 +177,7 @@ class Scene:
         yield
         self.counts[event] += 1
         self.seconds[event] += time.monotonic() - began
+        self.events.append((event, began))
 
     def kill_a_leader(self, partition: int = 0) -> None:
         """Kill a leader, wait until its partitions have others, and start it again."""
@@ -237,11 +240,11 @@ class Scene:
         zookeeper.trust(new)
         replace(cluster.trusted_by_clients, new.certificate)
         wait_for(lambda: not self._zookeeper_admits(old), "ZooKeeper with the new", PATIENCE_S)
-        # The brokers connect to ZooKeeper again, with their new certificates.
-        zookeeper.restart()
-        self.counts["restarts of ZooKeeper"] += 1
-        self.wait_for_progress()
-        cluster.heal()
+        with self._timed("restarts of ZooKeeper"):
+            # The brokers connect to it again, with their new certificates.
+            zookeeper.restart()
+            self.wait_for_progress()
+            cluster.heal()
         self.counts["authorities replaced"] += 1
 
     def _zookeeper_admits(self, authority: Authority) -> bool:
@@ -364,7 +367,9 @@ class Scene:
         print(f"\n{duration_s:.0f} s, {', '.join(f'{name}: {n}' for name, n in counts.items())}")
         print(", ".join(f"{event}: {each:.1f} s" for event, each in self.seconds.items()))
         for client, load in self.loads.items():
-            print(f"longest pause of the producer of {client}: {load.longest_stall_s():.2f} s")
+            pause_s, ended_at = load.longest_stall()
+            during = [event for event, began in self.events if began < ended_at][-1:]
+            print(f"longest pause of the producer of {client}: {pause_s:.2f} s, {during}")
 
 
 def _acknowledged(load: Load) -> int:

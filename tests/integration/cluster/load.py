@@ -18,6 +18,9 @@ NOT_DOTTED = ("error_cb", "log_level")
 
 
 class Load:
+    pause_s = 0.002
+    """Time between two records of a partition."""
+
     def __init__(self, bootstrap: str, topic: str, partitions: int, **properties: Any) -> None:
         self._topic = topic
         self._partitions = partitions
@@ -62,7 +65,7 @@ class Load:
         while not self._stop.is_set():
             for partition in range(self._partitions):
                 self._send(partition)
-            self._producer.poll(0.002)
+            self._producer.poll(self.pause_s)
 
     def _send(self, partition: int) -> None:
         number = self.sent[partition]
@@ -107,12 +110,16 @@ class Load:
             assert time.monotonic() < deadline, f"no acknowledgement for {timeout_s} s"
             time.sleep(0.01)
 
-    def longest_stall_s(self) -> float:
+    def longest_stall(self) -> tuple[float, float]:
+        """Return the longest time without an acknowledgement in a partition, and when it ended."""
         times = [sorted(each) for each in self.acknowledged_at.values()]
         return max(
-            (later - earlier for each in times for earlier, later in pairwise(each)),
-            default=0.0,
+            ((later - earlier, later) for each in times for earlier, later in pairwise(each)),
+            default=(0.0, 0.0),
         )
+
+    def longest_stall_s(self) -> float:
+        return self.longest_stall()[0]
 
     def assert_all_there(self, stored: dict[int, list[bytes]]) -> None:
         """Assert that each acknowledged record is there exactly once, in the order of sending."""
