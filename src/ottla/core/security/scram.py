@@ -25,6 +25,8 @@ from ottla.core.security.sasl import Authenticated, Challenge, Rejected, Step
 SALT_BYTES = 24
 """Length of the salts that `kafka-configs` creates."""
 MAX_NONCE_CHARACTERS = 1024
+MAX_MESSAGE_BYTES = 16 * 1024
+"""Longer than any user name with its nonce. Parsing half a megabyte would take 0.2 s."""
 
 _FIRST = re.compile(
     r"(?P<header>[ny],(?:a=(?P<authorization>[^,]*))?,)"
@@ -155,6 +157,8 @@ class ScramExchange:
         self._first_messages = ""
 
     def step(self, message: bytes) -> Step | Awaitable[Step]:
+        if len(message) > MAX_MESSAGE_BYTES:
+            return _malformed()
         try:
             text = message.decode()
         except UnicodeDecodeError:

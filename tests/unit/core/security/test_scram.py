@@ -12,7 +12,12 @@ from scramp import ScramClient
 from ottla.base.scram import ScramCredential, ScramMechanism, derive_credential, salt_password
 from ottla.core.security.principal import Principal
 from ottla.core.security.sasl import Authenticated, Challenge, Rejected, Step
-from ottla.core.security.scram import ScramExchange, ScramMechanismServer, TokenCredential
+from ottla.core.security.scram import (
+    MAX_MESSAGE_BYTES,
+    ScramExchange,
+    ScramMechanismServer,
+    TokenCredential,
+)
 
 SHA_256 = ScramMechanism.SHA_256
 BOTH = pytest.mark.parametrize("mechanism", ScramMechanism)
@@ -173,6 +178,7 @@ def test_an_unknown_token_is_rejected_at_the_end() -> None:
         b"x,,n=alice,r=c",
         b"n,b=alice,n=alice,r=c",
         b"n,,n=alice,r=c,trailing",
+        b"n,,n=alice,r=c" + b",x=1" * MAX_MESSAGE_BYTES,
     ],
 )
 def test_a_malformed_first_message_is_rejected(message: bytes) -> None:
