@@ -21,7 +21,8 @@ from ottla.core.security.scram import ScramMechanismServer
 
 NONCE_BYTES = 24
 _SECRET = secrets.token_bytes(32)
-"""Secret of this process, from which the challenges of unknown users are derived."""
+"""Secret of this process, from which the challenges of unknown users are derived while there are no
+users."""
 
 
 class MechanismPorts(Metadata, Protocol):
@@ -44,6 +45,9 @@ class ImageCredentials:
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         return self._broker.image.scram_credential(mechanism, user)
+
+    def example(self, mechanism: ScramMechanism) -> ScramCredential | None:
+        return self._broker.image.scram_example(mechanism)
 
 
 def _plain(settings: MechanismSettings, broker: MechanismPorts) -> Mechanism:

@@ -116,6 +116,7 @@ class ClusterImage:
         self.presumed_dead: frozenset[int] = frozenset()
         """Brokers considered dead although their session has not ended. They are not in the tree;
         responses to clients report them as fenced, or leave them out."""
+        self._scram_examples: dict[ScramMechanism, ScramCredential | None] = {}
         self._topic_nodes: dict[str, tree.TopicNode] = {}
         self._partition_states: dict[str, dict[int, PartitionState]] = {}
         self._registrations: dict[int, Node] = {}
@@ -145,6 +146,19 @@ class ClusterImage:
         """Return the credential of a user for a mechanism, or None if the user has none."""
         credentials = self.scram.get(user)
         return None if credentials is None else credentials.get(mechanism)
+
+    def scram_example(self, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Return the credential of the first user by name who has one for a mechanism, or None.
+
+        It is the same on all brokers.
+        """
+        if mechanism not in self._scram_examples:
+            users = (user for user, found in self.scram.items() if mechanism in found)
+            first = min(users, default=None)
+            self._scram_examples[mechanism] = (
+                None if first is None else self.scram_credential(mechanism, first)
+            )
+        return self._scram_examples[mechanism]
 
     def colliding_topic(self, name: str) -> str | None:
         """Return another topic whose name differs only in `.` and `_`, or None."""
@@ -227,6 +241,7 @@ class ClusterImage:
             self.scram[user] = credentials
         else:
             self.scram.pop(user, None)
+        self._scram_examples.clear()
         delta.users.add(user)
 
     def _apply_topic_node(self, path: str, node: Node | None) -> str:

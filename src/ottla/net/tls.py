@@ -102,6 +102,8 @@ def server_context(settings: TlsSettings) -> ServerContext:
         UserError: A setting or a file cannot be used. The message is a sentence that names it.
     """
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    # The default of OpenSSL 3. Before, clients could make a broker compute signatures endlessly.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     _set_protocols(context, settings)
     if not _load_key(context, settings):
         raise UserError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from base64 import b64encode
+from dataclasses import replace
 
 import pytest
 
@@ -43,6 +44,17 @@ def test_a_user_of_any_name_is_found_in_the_image(user: str) -> None:
     assert image.scram_credential(SHA_512, user) == CREDENTIAL
     assert image.scram_credential(SHA_256, user) is None
     assert image.scram_credential(SHA_512, "another") is None
+
+
+def test_the_example_of_a_mechanism_is_that_of_the_first_user_by_name() -> None:
+    first, second = replace(CREDENTIAL, iterations=4096), CREDENTIAL
+    image = image_with(bob={SHA_256: second}, carol={SHA_256: first, SHA_512: first})
+    assert image.scram_example(SHA_256) == second
+    assert image.scram_example(SHA_512) == first
+    new = {"alice": {SHA_256: first}, "carol": {}}
+    image.apply_access(changes(tree.scram_ops(image.scram, new)))
+    assert image.scram_example(SHA_256) == first
+    assert image.scram_example(SHA_512) is None
 
 
 @pytest.mark.parametrize("user", ["a/b", ".", "..", "\0"])

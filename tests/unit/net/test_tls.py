@@ -75,6 +75,7 @@ def test_a_pem_file_with_key_and_certificate(
     store = home / "both.pem"
     store.write_text(text(own.key) + text(own.certificate))
     server = server_context(TlsSettings(keystore_location=str(store), keystore_type="PEM"))
+    assert server.options & ssl.OP_NO_RENEGOTIATION
     assert handshake(server, client_context(trusted(authority))).version() == "TLSv1.3"
 
 

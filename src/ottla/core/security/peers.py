@@ -59,9 +59,9 @@ class PeerRule:
     def check_manages_brokers(self, principal: Principal) -> None:
         """Check that a client may change users, and properties and loggers of brokers.
 
-        Whoever can do that can become any other user, and remain so. With `super.users`, it takes
-        one of them or a broker. Clients of listeners without authentication may do it, too, because
-        the first super user needs a password from somebody.
+        A client that can do that can become any other user, also after ACLs were added. If
+        `super.users` is set, only these, brokers, and clients of listeners without authentication
+        may do it. The latter give the first super user a password.
 
         Raises:
             KafkaError: CLUSTER_AUTHORIZATION_FAILED.

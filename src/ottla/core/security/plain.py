@@ -36,7 +36,7 @@ class PlainMechanism:
         return self
 
     def step(self, message: bytes) -> Step:
-        parts = message.split(b"\0")
+        parts = message.split(b"\0", 3)
         try:
             authorization_id, user, password = (part.decode() for part in parts)
         except ValueError:  # not three parts, or not UTF-8

@@ -1,8 +1,9 @@
 """The server's side of SCRAM (RFC 5802), without channel binding.
 
 A client must not learn which users exist. An unknown user therefore gets a challenge, too: its salt
-is derived from the name and from a secret of this process, so that it does not change between
-attempts. The user is rejected at the end, with the same response as after a wrong password.
+is derived from the name and from a secret key of another user, so that it does not change between
+attempts, nor between brokers. The length of the salt and the number of iterations are those of that
+user. The unknown user is rejected at the end, with the same response as after a wrong password.
 
 Kafka's extension `tokenauth=true` in the client's first message means that the user name is the ID
 of a delegation token, and the password its HMAC.
@@ -25,6 +26,8 @@ from ottla.core.security.sasl import Authenticated, Challenge, Rejected, Step
 SALT_BYTES = 24
 """Length of the salts that `kafka-configs` creates."""
 MAX_NONCE_CHARACTERS = 1024
+MAX_MESSAGE_BYTES = 16 * 1024
+"""Longer than any user name with its nonce. Parsing half a megabyte would take 0.2 s."""
 
 _FIRST = re.compile(
     r"(?P<header>[ny],(?:a=(?P<authorization>[^,]*))?,)"
@@ -45,6 +48,9 @@ class ScramCredentials(Protocol):
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """Return the credential of a user for a mechanism, or None if the user has none."""
+
+    def example(self, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Return the credential of some user, always the same one, or None if there is none."""
 
 
 class TokenCredential(NamedTuple):
@@ -85,7 +91,8 @@ class ScramMechanismServer:
             mechanism: The mechanism.
             credentials: The credentials of users.
             tokens: The credentials of delegation tokens; None if the cluster has none.
-            secret: Random bytes from which the challenges of unknown users are derived.
+            secret: Random bytes from which the challenges of unknown users are derived if there are
+                no users.
             new_nonce: Returns a random nonce of printable characters without commas.
         """
         self.mechanism = mechanism
@@ -117,11 +124,17 @@ class ScramMechanismServer:
     def decoy(self, user: str) -> ScramCredential:
         """Return a credential for an unknown user, whose password nobody knows."""
         hash_name = self.mechanism.hash_name
-        salt, stored_key, server_key = (
-            hmac.digest(self._secret, b"%s %s" % (kind, user.encode()), hash_name)
+        example = self._credentials.example(self.mechanism)
+        secret, salt_bytes, iterations = self._secret, SALT_BYTES, MIN_ITERATIONS
+        if example is not None:
+            secret, salt_bytes = example.server_key, len(example.salt)
+            iterations = example.iterations
+        seed, stored_key, server_key = (
+            hmac.digest(secret, b"%s %s" % (kind, user.encode()), hash_name)
             for kind in (b"salt", b"stored", b"server")
         )
-        return ScramCredential(salt[:SALT_BYTES], stored_key, server_key, MIN_ITERATIONS)
+        salt = hashlib.shake_256(seed).digest(salt_bytes)
+        return ScramCredential(salt, stored_key, server_key, iterations)
 
 
 class ScramExchange:
@@ -155,6 +168,8 @@ class ScramExchange:
         self._first_messages = ""
 
     def step(self, message: bytes) -> Step | Awaitable[Step]:
+        if len(message) > MAX_MESSAGE_BYTES:
+            return _malformed()
         try:
             text = message.decode()
         except UnicodeDecodeError:

@@ -12,25 +12,38 @@ from scramp import ScramClient
 from ottla.base.scram import ScramCredential, ScramMechanism, derive_credential, salt_password
 from ottla.core.security.principal import Principal
 from ottla.core.security.sasl import Authenticated, Challenge, Rejected, Step
-from ottla.core.security.scram import ScramExchange, ScramMechanismServer, TokenCredential
+from ottla.core.security.scram import (
+    MAX_MESSAGE_BYTES,
+    ScramExchange,
+    ScramMechanismServer,
+    TokenCredential,
+)
 
 SHA_256 = ScramMechanism.SHA_256
 BOTH = pytest.mark.parametrize("mechanism", ScramMechanism)
 
 
 @cache
-def credential_of(mechanism: ScramMechanism, password: str, salt: bytes) -> ScramCredential:
-    salted = salt_password(mechanism, password, salt, 4096)
-    return derive_credential(mechanism, salted, salt, 4096)
+def credential_of(
+    mechanism: ScramMechanism, password: str, salt: bytes, iterations: int = 4096
+) -> ScramCredential:
+    salted = salt_password(mechanism, password, salt, iterations)
+    return derive_credential(mechanism, salted, salt, iterations)
 
 
 class Users:
-    def __init__(self, passwords: dict[str, str]) -> None:
+    def __init__(self, passwords: dict[str, str], shape: tuple[int, int] = (24, 4096)) -> None:
         self.passwords = passwords
+        self.shape = shape
 
     def credential(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        password = self.passwords.get(user)
-        return None if password is None else credential_of(mechanism, password, b"s" * 24)
+        password, (salt_bytes, iterations) = self.passwords.get(user), self.shape
+        if password is None:
+            return None
+        return credential_of(mechanism, password, b"s" * salt_bytes, iterations)
+
+    def example(self, mechanism: ScramMechanism) -> ScramCredential | None:
+        return self.credential(mechanism, min(self.passwords, default=""))
 
 
 class Tokens:
@@ -93,19 +106,32 @@ def test_a_wrong_password_and_an_unknown_user_fail_after_the_same_messages(
     assert found == Rejected(reason)
 
 
-def test_an_unknown_user_has_the_same_challenge_every_time() -> None:
-    first = [exchange().step(b"n,,n=nobody,r=c") for _ in range(2)]
-    other = exchange().step(b"n,,n=nobody2,r=c")
-    known = exchange().step(b"n,,n=alice,r=c")
-    elsewhere = exchange(secret=b"of another process").step(b"n,,n=nobody,r=c")
-    assert first[0] == first[1]
+def challenge(users: Users, user: str, secret: bytes) -> str:
+    server = ScramMechanismServer(SHA_256, users, None, secret=secret, new_nonce=lambda: "server")
+    found = server.start().step(f"n,,n={user},r=c".encode())
+    assert isinstance(found, Challenge)
+    return found.message.decode()
+
+
+@pytest.mark.parametrize("shape", [(24, 4096), (26, 8192), (200, 4097)])
+def test_an_unknown_user_has_the_same_challenge_every_time_and_on_every_broker(
+    shape: tuple[int, int],
+) -> None:
+    users = Users({"alice": "secret", "bob": "secret"}, shape)
+    found = [challenge(users, "nobody", secret) for secret in (b"one", b"one", b"another")]
+    assert len(set(found)) == 1
+    found += [challenge(users, user, b"one") for user in ("nobody2", "alice", "bob")]
     shapes = set()
-    for each in (*first, other, known, elsewhere):
-        assert isinstance(each, Challenge)
-        nonce, salt, iterations = each.message.decode().split(",")
+    for each in found:
+        nonce, salt, iterations = each.split(",")
         shapes.add((nonce, len(base64.b64decode(salt[2:])), iterations))
-    assert shapes == {("r=cserver", 24, "i=4096")}
-    assert len({first[0], other, known, elsewhere}) == 4
+    assert shapes == {("r=cserver", shape[0], f"i={shape[1]}")}
+    assert challenge(users, "nobody", b"one") != challenge(users, "nobody2", b"one")
+
+
+def test_the_challenges_of_a_cluster_without_users_depend_on_the_secret() -> None:
+    assert challenge(Users({}), "nobody", b"one") == challenge(Users({}), "nobody", b"one")
+    assert challenge(Users({}), "nobody", b"one") != challenge(Users({}), "nobody", b"two")
 
 
 def test_a_delegation_token_authenticates_its_owner() -> None:
@@ -173,6 +199,7 @@ def test_an_unknown_token_is_rejected_at_the_end() -> None:
         b"x,,n=alice,r=c",
         b"n,b=alice,n=alice,r=c",
         b"n,,n=alice,r=c,trailing",
+        b"n,,n=alice,r=c" + b",x=1" * MAX_MESSAGE_BYTES,
     ],
 )
 def test_a_malformed_first_message_is_rejected(message: bytes) -> None:
