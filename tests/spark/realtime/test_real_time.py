@@ -218,6 +218,46 @@ def test_what_cannot_run_in_real_time_is_refused_by_name(
     assert "ArrowEvalPythonExec" in failure(in_python, target, f"{checkpoint}-4")
 
 
+def test_a_query_stops_although_a_python_function_does_not_return(
+    reads: Reads, make_topic: Callable[..., Topic], checkpoint: str, tmp_path: Path
+) -> None:
+    from ottla.spark.realtime.functions import function_column
+
+    called = tmp_path / "called"
+
+    def wait_forever(value: bytes) -> bytes:
+        called.write_text(str(os.getpid()))
+        threading.Event().wait()
+        return value
+
+    source, target = make_topic(1), make_topic(1)
+    source.fill(["a"])
+    rows = reads.stream({"subscribe": source.name, "startingOffsets": "earliest"})
+    column = function_column(rows, wait_forever, "wait_forever", "binary", [rows["value"]])
+    with real_time(rows.select(column.alias("value")), target, checkpoint) as (query, _):
+        wait_until(called.exists)
+        wait_until(lambda: called.read_text() != "")
+        query.stop()
+        assert not query.isActive
+    process = Path("/proc", called.read_text())
+    wait_until(lambda: not process.exists())
+
+
+def test_an_error_of_a_python_function_ends_the_query(
+    reads: Reads, make_topic: Callable[..., Topic], checkpoint: str
+) -> None:
+    from ottla.spark.realtime.functions import function_column
+
+    source, target = make_topic(1), make_topic(1)
+    source.fill(["one"])
+    rows = reads.stream({"subscribe": source.name, "startingOffsets": "earliest"})
+    column = function_column(rows, int, "int", "int", [rows["value"]])
+    numbers = column.cast("string").alias("value")
+    assert "ValueError: invalid literal for int()" in failure(
+        rows.select(numbers), target, checkpoint
+    )
+
+
 def test_other_threads_of_the_program_find_the_format_too(
     spark: Any, make_topic: Callable[..., Topic]
 ) -> None:

@@ -39,6 +39,7 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.util.TaskCompletionListener;
+import org.apache.spark.util.TaskInterruptListener;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.ApplyFunctionExpression;
@@ -594,7 +595,7 @@ public class DefaultSource extends PythonDataSourceV2 {
     }
   }
 
-  /** A Python process and the thread that reads its frames. */
+  /** A Python process and, unless the task reads the frames itself, a thread that reads them. */
   static class PythonProcess implements Runnable {
     static final byte[] END = new byte[0];
     final Process process;
@@ -606,6 +607,10 @@ public class DefaultSource extends PythonDataSourceV2 {
     long idleSince;
 
     PythonProcess(PythonProgram program) throws IOException {
+      this(program, true);
+    }
+
+    PythonProcess(PythonProgram program, boolean hasThread) throws IOException {
       ArrayList command = new ArrayList();
       command.add(program.python);
       command.add("-m");
@@ -623,22 +628,26 @@ public class DefaultSource extends PythonDataSourceV2 {
       process = builder.start();
       out = new DataOutputStream(new BufferedOutputStream(process.getOutputStream(), 1 << 16));
       in = new DataInputStream(new BufferedInputStream(process.getInputStream(), 1 << 16));
-      Thread reader = new Thread(this, "ottla-frames-" + process.pid());
-      reader.setDaemon(true);
-      reader.start();
+      if (hasThread) {
+        Thread reader = new Thread(this, "ottla-frames-" + process.pid());
+        reader.setDaemon(true);
+        reader.start();
+      }
       send('I', program.firstFrame());
     }
 
     public void run() {
       try {
-        while (!isEnded) {
-          byte[] frame = new byte[in.readInt()];
-          in.readFully(frame);
-          queue(frame);
-        }
+        while (!isEnded) queue(read());
       } catch (IOException closed) {
         queue(END);
       }
+    }
+
+    byte[] read() throws IOException {
+      byte[] frame = new byte[in.readInt()];
+      in.readFully(frame);
+      return frame;
     }
 
     void queue(byte[] frame) {
@@ -1137,14 +1146,17 @@ public class DefaultSource extends PythonDataSourceV2 {
     }
   }
 
-  /** The process that calls the Python functions of one task. */
+  /**
+   * The process that calls the Python functions of one task. The task waits for each result, so it reads the frames
+   * itself: a thread between the two would cost each record another change of threads.
+   */
   static class FunctionProcess extends PythonProcess {
     static final ConcurrentHashMap TASKS = new ConcurrentHashMap();
     final BufferAllocator allocator;
     final HashMap defined = new HashMap();
 
     FunctionProcess(PythonProgram program) throws IOException {
-      super(program);
+      super(program, false);
       allocator = ArrowUtils.rootAllocator().newChildAllocator("ottla-functions", 0L, Long.MAX_VALUE);
     }
 
@@ -1156,7 +1168,9 @@ public class DefaultSource extends PythonDataSourceV2 {
       PythonProcess waiting = Pool.take(program.key);
       FunctionProcess taken = waiting != null ? (FunctionProcess) waiting : new FunctionProcess(program);
       TASKS.put(id, taken);
-      task.addTaskCompletionListener(new FunctionRelease(program.key, id));
+      FunctionRelease release = new FunctionRelease(program.key, id);
+      task.addTaskCompletionListener((TaskCompletionListener) release);
+      task.addTaskInterruptListener((TaskInterruptListener) release);
       return taken;
     }
 
@@ -1188,9 +1202,32 @@ public class DefaultSource extends PythonDataSourceV2 {
     }
 
     byte[] answer() throws IOException {
-      byte[] frame = poll(Long.MAX_VALUE / 4000000L);
-      if (frame == null) throw failure();
+      byte[] frame;
+      try {
+        frame = read();
+      } catch (IOException closed) {
+        throw failure();
+      }
+      if (frame[0] == 'E') throw reported(frame);
       return frame;
+    }
+
+    IOException failure() {
+      TaskContext task = TaskContext.get();
+      if (task != null) task.killTaskIfInterrupted();
+      try {
+        byte[] last = read();  // the process has ended, so this does not wait
+        if (last[0] == 'E') return reported(last);
+      } catch (IOException closed) {
+        isFailed = true;
+      }
+      return super.failure();
+    }
+
+    /** Make the task's thread return from a call that may never end. */
+    void interrupt() {
+      isFailed = true;
+      process.destroy();
     }
 
     static byte[] numbered(int number, byte[] body) {
@@ -1212,7 +1249,7 @@ public class DefaultSource extends PythonDataSourceV2 {
     }
   }
 
-  static class FunctionRelease implements TaskCompletionListener {
+  static class FunctionRelease implements TaskCompletionListener, TaskInterruptListener {
     final String key;
     final Long task;
 
@@ -1227,6 +1264,11 @@ public class DefaultSource extends PythonDataSourceV2 {
       boolean isWhole = process.isUsable() && !context.isFailed() && !context.isInterrupted();
       if (isWhole) Pool.give(key, process);
       else process.end();
+    }
+
+    public void onTaskInterrupted(TaskContext context, String reason) {
+      FunctionProcess process = (FunctionProcess) FunctionProcess.TASKS.get(task);
+      if (process != null) process.interrupt();
     }
   }
 }
