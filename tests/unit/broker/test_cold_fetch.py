@@ -24,6 +24,7 @@ from ottla.broker.partition import Partition
 from ottla.core.fetch_session import FetchSessionCache
 from ottla.core.replication.throttle import Quota
 from ottla.core.security.peers import PeerRule
+from ottla.core.security.principal import ANONYMOUS
 from ottla.metadata.image import ClusterImage
 from ottla.storage.log import Log, LogSlice
 from ottla.storage.segment import WouldBlock
@@ -145,7 +146,7 @@ def request(replica_id: int, topics: list[str]) -> Any:
 
 
 async def fetched(broker: Broker, replica_id: int, topics: list[str]) -> Any:
-    connection: Any = SimpleNamespace(is_peer=True, is_tls=False)
+    connection: Any = SimpleNamespace(is_peer=True, is_tls=False, principal=ANONYMOUS)
     context = RequestContext(Api.FETCH, VERSION, 1, "c", "PLAINTEXT", "localhost", connection)
     response = fetch.handle(broker, context, request(replica_id, topics))
     assert isinstance(response, Coroutine), "the bytes are not in memory"

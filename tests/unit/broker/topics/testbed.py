@@ -18,6 +18,7 @@ from ottla.base.config.broker import BrokerConfig
 from ottla.broker.context import RequestContext
 from ottla.broker.controller import Controller
 from ottla.broker.registration import FoundTopic, ensure_cluster_id, join_cluster
+from ottla.core.security.peers import PeerRule
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
 from ottla.metadata.image import ClusterImage, ImageDelta
@@ -37,6 +38,7 @@ class FakeBroker:
     def __init__(self, properties: dict[str, str], fs: MemoryFileSystem, node_id: int) -> None:
         self.node_id = node_id
         self.config = BrokerConfig({"node.id": str(node_id), **properties})
+        self.peer_rule = PeerRule("PLAINTEXT", authenticates=False)
         self.image = ClusterImage()
         self.fs = fs
         self.deltas: list[ImageDelta] = []
