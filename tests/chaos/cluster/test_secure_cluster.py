@@ -387,6 +387,7 @@ async def _until_rejected(connection: Connection) -> None:
             await asyncio.sleep(POLL_S)
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(400)
 def test_nothing_is_lost_while_everything_changes_once(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
