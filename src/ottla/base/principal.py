@@ -12,7 +12,9 @@ class Principal:
     """The type and the name of a principal, such as `User:alice`."""
 
     type: str
+    """Type of the principal; `User` for all that brokers authenticate."""
     name: str
+    """Name of the user, or the distinguished name of a certificate."""
     is_token_authenticated: bool = field(default=False, compare=False)
     """Whether the client logged in with a delegation token of the principal."""
 
