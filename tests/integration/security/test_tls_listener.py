@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import socket
 import ssl
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -137,6 +141,73 @@ def test_a_client_that_trusts_another_authority_is_not_served(
     ):
         pass
     broker.wait_for_log("The TLS handshake with 127.0.0.1:.* failed: the client")
+
+
+def test_no_other_client_trusts_a_broker_of_another_authority(
+    broker: BrokerProcess, stranger: Authority
+) -> None:
+    """A broker in the middle, whose certificate another authority has signed, gets no request."""
+    import confluent_kafka
+    import kafka
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.errors import KafkaConnectionError
+    from aiokafka.helpers import create_ssl_context
+    from kafka.errors import KafkaError as KafkaPythonError
+
+    errors: list[confluent_kafka.KafkaError] = []
+    confluent = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": address(broker),
+            "security.protocol": "SSL",
+            "ssl.ca.location": stranger.certificate,
+            "error_cb": errors.append,
+        }
+    )
+    deadline = time.monotonic() + TIMEOUT_S
+    while confluent_kafka.KafkaError._SSL not in [each.code() for each in errors]:
+        assert time.monotonic() < deadline, errors
+        confluent.poll(0.1)
+
+    with pytest.raises(KafkaPythonError):
+        kafka.KafkaProducer(
+            bootstrap_servers=address(broker),
+            security_protocol="SSL",
+            ssl_cafile=stranger.certificate,
+            bootstrap_timeout_ms=3_000,
+        )
+
+    async def connect() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=address(broker),
+            security_protocol="SSL",
+            ssl_context=create_ssl_context(cafile=stranger.certificate),
+        )
+        try:
+            await producer.start()
+        finally:
+            await producer.stop()
+
+    with pytest.raises(KafkaConnectionError):
+        asyncio.run(connect())
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="needs kcat")
+def test_kcat_does_not_trust_a_broker_of_another_authority(
+    broker: BrokerProcess, authority: Authority, stranger: Authority
+) -> None:
+    for trusted, succeeds in ((authority, True), (stranger, False)):
+        run = subprocess.run(
+            [
+                *("kcat", "-L", "-m", "10", "-b", address(broker), "-X", "security.protocol=SSL"),
+                *("-X", f"ssl.ca.location={trusted.certificate}"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (run.returncode == 0) == succeeds, run.stderr
+    assert "certificate verify failed" in run.stderr
 
 
 def test_a_client_without_tls_is_reported(broker: BrokerProcess) -> None:
