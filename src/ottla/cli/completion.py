@@ -39,6 +39,7 @@ TOOLS = (
     "kafka-streams-application-reset",
     "kafka-topics",
     "kafka-transactions",
+    "zookeeper-security-migration",
 )
 PROGRAMS = ("ottla", *TOOLS, *(f"{tool}.sh" for tool in TOOLS))
 """All installed programs, as in [project.scripts] of pyproject.toml."""

@@ -290,10 +290,11 @@ class SimulatedDisk:
 
     def remove(self, path: str) -> None:
         self._call("remove", path)
+        if self._find(path) is None:
+            return
         parent, name = self._parent(path)
-        if name in parent.cached:
-            self._file(path)
-            parent.record({name: None})
+        self._file(path)
+        parent.record({name: None})
 
     def remove_tree(self, path: str) -> None:
         self._call("remove_tree", path)
