@@ -50,6 +50,7 @@ class Daemon:
             "SPARK_SCALA_VERSION": "2.13",
             "PYTHONPATH": SOURCE,
             "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_WORKER_DIR": str(home / name),
         }
         command = [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from ottla.base.errors import UserError
 from ottla.client.config import CommonConfig
 from ottla.client.errors import InvalidConfig
 from ottla.client.tls import tls_settings
+from ottla.net.oauthbearer import OAUTHBEARER
 from ottla.net.tls import pem_text
 
 _REPLACED = frozenset(
@@ -32,9 +34,11 @@ def with_inlined_files(kind: type[CommonConfig], properties: Mapping[str, str]) 
     Raises:
         InvalidConfig: A property is invalid, or a file cannot be used.
     """
-    settings = tls_settings(kind.of(None, properties, {}))
+    config = kind.of(None, properties, {})
+    settings = tls_settings(config)
+    found = _with_https_authority(config, properties)
     if settings is None or not settings.files:
-        return dict(properties)
+        return found
     try:
         pem = pem_text(settings)
     except UserError as error:
@@ -45,5 +49,22 @@ def with_inlined_files(kind: type[CommonConfig], properties: Mapping[str, str]) 
         "ssl.key.password": pem.key_password,
         "ssl.truststore.certificates": pem.trusted,
     }
-    kept = {name: text for name, text in properties.items() if name not in _REPLACED}
+    kept = {name: text for name, text in found.items() if name not in _REPLACED}
     return kept | {name: text for name, text in inlined.items() if text}
+
+
+def _with_https_authority(config: CommonConfig, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with the certificates that the token endpoint is verified with."""
+    path = config.https_ca_location
+    uses_tokens = config.security_protocol.upper().startswith("SASL") and (
+        config.sasl_mechanism == OAUTHBEARER
+    )
+    if not (path and uses_tokens):
+        return dict(properties)
+    try:
+        text = Path(path).read_text("ascii", "ignore")
+    except OSError as error:
+        reason = (error.strerror or "unknown error").lower()
+        raise InvalidConfig(f"https.ca.location={path} cannot be used: {reason}.") from None
+    kept = {name: each for name, each in properties.items() if name != "https.ca.location"}
+    return {**kept, "https.ca.pem": f"{text}\n{config.https_ca_pem}".strip()}

@@ -33,16 +33,18 @@ VARIABLE = "OTTLA_PROFILE"
 DEFAULT_PATH = Path(".config", "ottla", "client.properties")
 """Path of the default profile in the user's home directory."""
 
-_PATH = re.compile(r"(^|\.)ssl\.(keystore|truststore|ca|certificate|key)\.location$")
+_PATH = re.compile(r"(^|\.)(ssl\.(keystore|truststore|ca|certificate|key)|https\.ca)\.location$")
 _URL = re.compile(r"(^|\.)sasl\.oauthbearer\.(token|jwks)\.endpoint\.url$")
 _RELATIVE_URL = re.compile(r"file:(?!/)(?P<path>.+)", re.IGNORECASE)
 _KEY = ("ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain",
         "ssl.certificate.location")  # fmt: skip
 _TRUST = ("ssl.ca.location", "ssl.truststore.location", "ssl.truststore.certificates")
+_HTTPS_TRUST = ("https.ca.location", "https.ca.pem")
 _USER = ("sasl.jaas.config", "sasl.username", "sasl.oauthbearer.client.credentials.client.id")
 _ALTERNATIVES = (
     (_KEY, ("ssl.key.location", "ssl.key.password", "ssl.keystore.type", "ssl.keystore.password")),
     (_TRUST, ("ssl.truststore.type", "ssl.truststore.password")),
+    (_HTTPS_TRUST, ()),
     (_USER, ("sasl.password", "sasl.oauthbearer.client.credentials.client.secret")),
 )
 """Properties that exclude each other, and those that depend on them."""

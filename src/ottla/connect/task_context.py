@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla.client.config import CommonConfig, table_of
+from ottla.client.inlined_files import with_inlined_files
 from ottla.client.profile import layered
 from ottla.connect.api import Offsets
 from ottla.connect.config import ConnectorConfig
@@ -62,6 +63,24 @@ class TaskContext:
         found = layered(self.worker.client(kind), self.config.client(kind))
         if kind == "admin":
             found.setdefault("default.api.timeout.ms", ADMIN_TIMEOUT_MS)
+        return found
+
+    def connector_for_executors(self) -> dict[str, str]:
+        """Return the connector's properties for other machines, which do not have its files.
+
+        Raises:
+            UserError: A key or certificate file of an overridden client cannot be used.
+        """
+        common = table_of(CommonConfig)
+        found = dict(self.config.resolved)
+        for kind in ("producer", "consumer", "admin"):
+            own = self.config.client(kind)
+            if any(name.endswith(".location") and name in common for name in own):
+                inlined = with_inlined_files(CommonConfig, in_common(self.client(kind)))
+                prefix = f"{kind}.override."
+                kept = {name: text for name, text in own.items() if name not in common}
+                found = {n: text for n, text in found.items() if not n.startswith(prefix)}
+                found |= {f"{prefix}{name}": text for name, text in (kept | inlined).items()}
         return found
 
     def offset_storage_client(self) -> dict[str, str]:

@@ -112,7 +112,7 @@ def test_relative_paths_are_relative_to_the_profile(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text(
         "ssl.ca.location=ca.pem\nproducer.ssl.keystore.location=keys/me.p12\n"
-        "ssl.truststore.location=/etc/ca.pem\nclient.id=keys/me\n"
+        "ssl.truststore.location=/etc/ca.pem\nclient.id=keys/me\nhttps.ca.location=idp.pem\n"
         "sasl.oauthbearer.token.endpoint.url=file:token\n"
     )
     assert load_profile(path) == {
@@ -120,6 +120,7 @@ def test_relative_paths_are_relative_to_the_profile(tmp_path: Path) -> None:
         "producer.ssl.keystore.location": str(tmp_path / "keys" / "me.p12"),
         "ssl.truststore.location": "/etc/ca.pem",
         "client.id": "keys/me",
+        "https.ca.location": str(tmp_path / "idp.pem"),
         "sasl.oauthbearer.token.endpoint.url": f"file://{tmp_path}/token",
     }
 
@@ -224,6 +225,24 @@ def test_files_are_replaced_by_their_contents(tmp_path: Path) -> None:
         "ssl.keystore.certificate.chain": Path(own.certificate).read_text().strip(),
         "ssl.truststore.certificates": Path(authority.certificate).read_text(),
     }
+
+
+def test_the_authority_of_the_identity_provider_is_replaced_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "idp.pem"
+    path.write_text("one\n")
+    given = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "https.ca.location": str(path),
+        "https.ca.pem": "two",
+    }
+    kept = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+    assert with_inlined_files(CommonConfig, given) == {**kept, "https.ca.pem": "one\n\ntwo"}
+    path.unlink()
+    with pytest.raises(UserError, match=r"https\.ca\.location=.*idp\.pem cannot be used: no such"):
+        with_inlined_files(CommonConfig, given)
+    unused = {**given, "sasl.mechanism": "PLAIN"}
+    assert with_inlined_files(CommonConfig, unused) == unused
 
 
 def test_a_file_that_is_missing_is_named_when_files_are_replaced(tmp_path: Path) -> None:

@@ -9,7 +9,10 @@ from tests.integration.client.certificates import Authority, needs_openssl
 
 from ottla.base.errors import UserError
 from ottla.connect.config import ConnectorConfig, InvalidConnector
+from ottla.connect.offset_storage import TopicOffsetStorage
 from ottla.connect.rest.plugins import validated
+from ottla.connect.states import TaskId
+from ottla.connect.task_context import TaskContext
 from ottla.connect.worker_config import WorkerConfig
 from ottla.connect.worker_file import load_worker_file
 
@@ -110,6 +113,36 @@ def test_executors_need_no_files(worker: dict[str, str], tmp_path: Path) -> None
     trusted = Path(authority.certificate).read_text()
     for kind in ("producer", "consumer", "admin"):
         assert executor.client(kind)["ssl.truststore.certificates"] == trusted
+
+
+@needs_openssl
+def test_executors_need_no_files_of_overridden_clients(
+    worker: dict[str, str], tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    own = authority.sign("me", "DNS:me", password=SECRET)
+    config = WorkerConfig.of(worker | {"security.protocol": "SSL"})
+    overrides = {
+        "ssl.ca.location": authority.certificate,
+        "ssl.certificate.location": own.certificate,
+        "ssl.key.location": own.key,
+        "ssl.key.password": SECRET,
+        "fetch.min.bytes": "7",
+    }
+    given = connector(**{f"consumer.override.{name}": text for name, text in overrides.items()})
+    made = ConnectorConfig.of(given, config.given)
+    context = TaskContext(
+        TaskId("sink", 0), made, made.connector.settings, config, TopicOffsetStorage("o"), "sink",
+        "sink-0", tmp_path,
+    )  # fmt: skip
+    sent = context.connector_for_executors()
+    assert not [name for name in sent if name.endswith(".location")]
+    consumer = ConnectorConfig.of(sent, config.given).client("consumer")
+    assert consumer["ssl.keystore.key"] == Path(own.key).read_text().strip()
+    assert consumer["ssl.key.password"] == SECRET
+    assert consumer["ssl.truststore.certificates"] == Path(authority.certificate).read_text()
+    assert consumer["fetch.min.bytes"] == "7"
+    assert {name: sent[name] for name in connector()} == connector()
 
 
 def test_a_worker_file_has_the_default_profile_below_it(

@@ -61,7 +61,7 @@ class TaskSpec:
         return cls(
             control,
             context.id,
-            dict(context.config.resolved),
+            context.connector_for_executors(),
             context.worker.for_executors(),
             context.worker.definition is DISTRIBUTED,
             context.settings,
