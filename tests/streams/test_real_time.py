@@ -211,6 +211,8 @@ def test_a_window_counts_what_a_deduplication_leaves_in_real_time(
 ) -> None:
     from ottla import Admin, NewTopic, Producer
 
+    if spark.sparkContext.defaultParallelism < 3:
+        pytest.skip("needs three cores, and another folder's tests have started this session")
     bootstrap = broker.bootstrap
     with Admin(bootstrap) as admin:
         for topic in ("visits", "visitors"):
