@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias
 
 MAX_TOKEN_BYTES = 64 * 1024
+MAX_HEADER_LENGTH = 16 * 1024
+"""Limit of the encoded header, which is parsed before the signature is verified."""
 MAX_KEY_ID_LENGTH = 1000
 """Kafka's limit."""
 MAX_DATE = 253_402_300_799
@@ -54,10 +56,23 @@ class UnverifiedToken:
 
     algorithm: str
     key_id: str | None
-    claims: Mapping[str, Json] = field(repr=False)
+    payload: str = field(repr=False)
+    """The encoded claims."""
     signed: bytes = field(repr=False)
     """The bytes that the signature covers."""
     signature: bytes = field(repr=False)
+
+    @property
+    def claims(self) -> Mapping[str, Json]:
+        """The claims, parsed on each access; verify the signature first.
+
+        Parsing takes milliseconds for a large token, which a client that is not authenticated must
+        not cause.
+
+        Raises:
+            TokenRejected: The claims are malformed.
+        """
+        return _decoded_object(self.payload, "payload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +99,7 @@ class TokenFacts:
 
 
 def parse_token(token: str) -> UnverifiedToken:
-    """Parse a signed token in compact form.
+    """Parse a signed token in compact form, except for its claims.
 
     Raises:
         TokenRejected: The token is malformed, or its algorithm is not accepted.
@@ -94,12 +109,16 @@ def parse_token(token: str) -> UnverifiedToken:
     parts = token.split(".", 3)
     if len(parts) != 3:
         raise TokenRejected("the token is not a signed JWT")
+    if len(parts[0]) > MAX_HEADER_LENGTH:
+        raise TokenRejected(f"the header of the token has more than {MAX_HEADER_LENGTH} bytes")
+    if not _BASE64URL.fullmatch(parts[1]):
+        raise TokenRejected("the payload of the token is not base64url")
     header = _decoded_object(parts[0], "header")
     algorithm, key_id = _checked_header(header)
     return UnverifiedToken(
         algorithm=algorithm,
         key_id=key_id,
-        claims=_decoded_object(parts[1], "payload"),
+        payload=parts[1],
         signed=f"{parts[0]}.{parts[1]}".encode("ascii"),
         signature=_decoded(parts[2], "signature"),
     )

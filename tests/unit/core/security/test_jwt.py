@@ -84,8 +84,20 @@ def test_a_token_is_parsed_into_its_parts() -> None:
 )
 def test_a_malformed_token_is_rejected(text: str, reason: str) -> None:
     with pytest.raises(TokenRejected, match=reason) as raised:
-        parse_token(text)
+        _ = parse_token(text).claims
     assert len(str(raised.value)) < 200
+
+
+def test_claims_are_not_parsed_before_the_signature_is_verified() -> None:
+    found = parse_token(token({"alg": "RS256"}, "[" * 40_000))
+
+    with pytest.raises(TokenRejected, match="payload"):
+        _ = found.claims
+
+
+def test_a_token_with_a_large_header_is_rejected_before_it_is_parsed() -> None:
+    with pytest.raises(TokenRejected, match="header of the token has more than"):
+        parse_token(token({"alg": "RS256", "x": "y" * 20_000}))
 
 
 def test_an_undecodable_token_is_rejected() -> None:
