@@ -287,6 +287,7 @@ class Server:
             logging.WARNING,
             f"Rejected a connection from {connection.peer} on {connection.listener}: {reason}, "
             "which is the limit",
+            about=(connection.peer, reason),
         )
         return False
 
@@ -309,12 +310,14 @@ class Server:
         self._abuse_log.log(
             logging.WARNING,
             f"Closing the connection from {connection.name()} on {connection.listener}: {reason}",
+            about=(connection.peer, reason),
         )
 
     def report_closing(self, connection: Connection, reason: str) -> None:
         self._abuse_log.log(
             logging.INFO,
             f"Closing the connection from {connection.name()} on {connection.listener}: {reason}",
+            about=(connection.peer, reason),
         )
 
     def report_failure(self, connection: Connection, error: Exception) -> None:
@@ -331,6 +334,7 @@ class Server:
         self._abuse_log.log(
             logging.WARNING,
             f"The TLS handshake with {connection.name()} on {connection.listener} failed: {reason}",
+            about=(connection.peer, reason),
         )
 
     def authentication(self, connection: Connection) -> Authentication | None:
@@ -360,6 +364,7 @@ class Server:
         self._authentication_log.log(
             logging.WARNING,
             f"The authentication of {connection.name()} on {connection.listener} failed: {reason}",
+            about=(connection.peer, reason),
         )
 
     def report_expired_session(self) -> None:
