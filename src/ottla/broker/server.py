@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ottla.broker.authentication import SaslListeners
+from ottla.broker.authorization import Access
 from ottla.broker.connection import Authentication, Connection
 from ottla.broker.connection_rate import UNLIMITED, ConnectionRate
 from ottla.broker.listening import BindListener, bind_listener, file_limit
@@ -340,6 +341,13 @@ class Server:
     def authentication(self, connection: Connection) -> Authentication | None:
         """Return the SASL dialogue of a new connection, or None if its listener has no SASL."""
         return None if self._sasl is None else self._sasl.open(connection)
+
+    def access(self, connection: Connection) -> Access | None:
+        """Return what the principal of a connection may do, or None without an authorizer."""
+        authorization = self.broker.authorization
+        if authorization is None:
+            return None
+        return authorization.access_of(connection.principal, connection.peer)
 
     def report_authentication(self, connection: Connection, *, is_repeated: bool) -> None:
         if is_repeated:
