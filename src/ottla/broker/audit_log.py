@@ -166,7 +166,7 @@ class AuditLog:
         result = _result(question.is_allowed)
         permission = question.permission
         kind, pattern = _RESOURCE_TYPES[permission.type], PatternType.LITERAL.name
-        request = schema.api_name(question.api)
+        request = _api_name(question.api)
         if self._as_json:
             self._write_json(
                 question.level,
@@ -226,6 +226,11 @@ class AuditLog:
             **fields,
         }
         logger.log(level, "%s", json.dumps(line), extra={"is_whole_line": True})
+
+
+def _api_name(api: int) -> str:
+    """Return Kafka's name of an API, such as `OffsetCommit`."""
+    return "".join(word.capitalize() for word in schema.api_name(api).split("_"))
 
 
 def _result(is_allowed: bool) -> str:

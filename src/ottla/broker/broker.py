@@ -240,6 +240,7 @@ class Broker:
             bind=self._bind,
             tls=self._tls,
             sasl=self._sasl,
+            authorization=self.authorization,
         )
         await server.start()
         self._server = server
