@@ -35,6 +35,7 @@ from ottla.core.security.permissions import (
     WRITE_TRANSACTIONAL_ID,
 )
 from ottla.testing.broker_thread import BrokerThread
+from ottla.wire import schema
 from ottla.wire.records.builder import build_batch
 
 BUSY_MACHINE_S = 5.0
@@ -86,6 +87,18 @@ def test_acls_are_created_described_and_deleted(admin: RawClient) -> None:
     assert described(admin, **by_match, pattern_type_filter=PatternType.LITERAL) == {first}
     delete_acls(admin, first)
     assert described(admin) == {second}
+
+
+@pytest.mark.parametrize("version", schema.versions(Api.CREATE_ACLS))
+def test_the_acl_apis_are_served_in_every_version(admin: RawClient, version: int) -> None:
+    binding = acl(READ_TOPIC, "orders", pattern=PatternType.PREFIXED)
+    answer = admin.call(Api.CREATE_ACLS, version, creations=[creation(binding)])
+    assert [each.error_code for each in answer.results] == [0]
+    (found,) = admin.call(Api.DESCRIBE_ACLS, version, **filter_of(binding)).resources
+    assert (found.resource_name, found.pattern_type) == ("orders", PatternType.PREFIXED)
+    assert [each.principal for each in found.acls] == ["User:alice"]
+    (result,) = admin.call(Api.DELETE_ACLS, version, filters=[filter_of(binding)]).filter_results
+    assert [each.resource_name for each in result.matching_acls] == ["orders"]
 
 
 @pytest.mark.parametrize(
