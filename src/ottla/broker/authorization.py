@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from ottla.base.acl import CLUSTER_NAME, AclOperation, AclResourceType
@@ -36,6 +37,8 @@ from ottla.core.security.principal import Principal
 from ottla.metadata.image import AccessDelta
 from ottla.wire import schema
 from ottla.wire.api import Api
+
+CallLater: TypeAlias = Callable[[float, Callable[[], None]], object]
 
 MAX_REMEMBERED = 4096
 """Maximum number of answers that are remembered for one client."""
@@ -141,18 +144,21 @@ class Access:
 class Authorization:
     """The authorizer of a broker, with what it has answered to each client."""
 
-    def __init__(self, config: BrokerConfig, time_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, config: BrokerConfig, time_ms: Callable[[], int], call_later: CallLater | None = None
+    ) -> None:
         """Create an authorizer without ACLs.
 
         Args:
             config: The configuration.
             time_ms: Returns the time in milliseconds since 1970.
+            call_later: Calls a function after a number of seconds; by default the event loop.
         """
         self.authorizer = Authorizer(allow_if_no_binding=config.allow_everyone_if_no_acl_found)
         self.audit = AuditLog(
             as_json=config.authorizer_audit_log_format == JSON,
             time_ms=time_ms,
-            call_later=lambda delay_s, call: asyncio.get_running_loop().call_later(delay_s, call),
+            call_later=call_later or _call_later,
         )
         self._accesses: WeakValueDictionary[tuple[Principal, str], Access] = WeakValueDictionary()
 
@@ -182,6 +188,10 @@ class Authorization:
         for binding in delta.acls_added:
             self.authorizer.add(binding)
         return bool(delta.acls_added or delta.acls_removed)
+
+
+def _call_later(delay_s: float, call: Callable[[], None]) -> object:
+    return asyncio.get_running_loop().call_later(delay_s, call)
 
 
 def _check_is_listed(api: int, permission: Permission) -> None:

@@ -25,14 +25,15 @@ EVERYTHING = {
 """A filter that matches all ACLs."""
 
 
-def acl_properties(**more: str) -> dict[str, str]:
+def acl_properties(listener: str = "SASL_PLAINTEXT", **more: str) -> dict[str, str]:
     """Return the properties of a broker whose clients and brokers use one SASL listener."""
     return {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "listeners": f"{listener}://127.0.0.1:0",
+        "listener.security.protocol.map": f"{listener}:SASL_PLAINTEXT",
+        "inter.broker.listener.name": listener,
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain_jaas(PASSWORDS).replace(
+        f"listener.name.{listener.lower()}.plain.sasl.jaas.config": plain_jaas(PASSWORDS).replace(
             " required ", ' required username="admin" password="admin-secret" '
         ),
         "authorizer.class.name": "ottla",
