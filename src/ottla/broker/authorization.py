@@ -23,7 +23,7 @@ of the client in its Envelope.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -32,11 +32,11 @@ from ottla.base.config.broker import BrokerConfig
 from ottla.base.config.broker_authorization_table import JSON
 from ottla.broker.audit_log import AuditLog, Question
 from ottla.core.security.authorizer import CLUSTER, Authorizer, Resource, canonical_host
+from ottla.core.security.peers import parse_principals
 from ottla.core.security.permissions import ACT_AS_BROKER, ASKED_BY, WRITE_TOPIC, Permission
-from ottla.core.security.principal import Principal
+from ottla.core.security.principal import ANONYMOUS, Principal
 from ottla.metadata.image import AccessDelta
 from ottla.wire import schema
-from ottla.wire.api import Api
 
 CallLater: TypeAlias = Callable[[float, Callable[[], None]], object]
 
@@ -190,10 +190,34 @@ class Authorization:
         return bool(delta.acls_added or delta.acls_removed)
 
 
+def warnings(config: BrokerConfig) -> Iterator[str]:
+    """Yield what is probably wrong with a configuration that has an authorizer."""
+    if not config.authorizer_class_name:
+        return
+    super_users = parse_principals(config.super_users)
+    if not super_users:
+        yield "super.users is empty, so no client can create the first ACL"
+    listener = config.inter_broker_listener
+    is_anonymous = config.zookeeper_connect and not _authenticates(config, listener)
+    if is_anonymous and ANONYMOUS not in super_users:
+        yield (
+            f"brokers connect to the listener {listener} without authentication, and are therefore "
+            f"{ANONYMOUS}, who needs the permission CLUSTER_ACTION. Use another listener for "
+            "brokers, or they cannot replicate"
+        )
+
+
+def _authenticates(config: BrokerConfig, listener: str) -> bool:
+    protocol = config.listener_protocols[listener]
+    if protocol.has_sasl:
+        return True
+    return protocol.has_tls and config.tls_settings[listener].client_auth != "none"
+
+
 def _call_later(delay_s: float, call: Callable[[], None]) -> object:
     return asyncio.get_running_loop().call_later(delay_s, call)
 
 
 def _check_is_listed(api: int, permission: Permission) -> None:
-    if permission not in ASKED_BY.get(Api(api), ()):
+    if permission not in ASKED_BY.get(api, ()):
         raise AssertionError(f"{schema.api_name(api)} asks for {permission}, which is not listed")

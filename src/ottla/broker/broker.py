@@ -33,7 +33,7 @@ from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
 from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
 from ottla.broker.authentication import SaslListeners
-from ottla.broker.authorization import Authorization
+from ottla.broker.authorization import Authorization, warnings
 from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
 from ottla.broker.controller import Controller
 from ottla.broker.coordinator import Coordinator
@@ -231,6 +231,8 @@ class Broker:
             self._tls = await self.run_blocking(lambda: TlsContexts(self.config.tls_settings))
         await self.token_verifiers.start(self.config.oauthbearer_settings)
         self._update_peer_rule()
+        for each in warnings(self.config):
+            logger.warning("authorizer: %s", each)
         server = Server(
             self,
             Router(),

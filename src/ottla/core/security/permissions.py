@@ -264,7 +264,7 @@ RULES: Mapping[Api, tuple[Rule, ...]] = {
     ),
 }
 
-ASKED_BY: Mapping[Api, frozenset[Permission]] = {
+ASKED_BY: Mapping[int, frozenset[Permission]] = {
     api: frozenset(permission for rule in rules for permission in rule.needs)
     for api, rules in RULES.items()
 }
