@@ -228,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = ""
         self.principal = ANONYMOUS
         self.access: Access | None = None
-        """What the principal may do; None if the broker has no authorizer."""
+        """Permissions of the principal; None if the broker has no authorizer."""
         self.handshake: Handshake | None = None
         """The TLS handshake, in progress or complete; None for plain text."""
         self.authentication: Authentication | None = None

@@ -77,7 +77,7 @@ class ClientConnection(Protocol):
 
     @property
     def access(self) -> Access | None:
-        """What the client may do; None if the broker has no authorizer."""
+        """Permissions of the client; None if the broker has no authorizer."""
 
     @property
     def is_tls(self) -> bool:
@@ -125,7 +125,7 @@ class RequestContext:
 
     @property
     def access(self) -> Access | None:
-        """What the client may do; None if the broker has no authorizer."""
+        """Permissions of the client; None if the broker has no authorizer."""
         return None if self.connection is None else self.connection.access
 
     def may(
