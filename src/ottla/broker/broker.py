@@ -33,6 +33,7 @@ from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
 from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
 from ottla.broker.authentication import SaslListeners
+from ottla.broker.authorization import Authorization, warnings
 from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
 from ottla.broker.controller import Controller
 from ottla.broker.coordinator import Coordinator
@@ -62,7 +63,7 @@ from ottla.core.produce import needs_records
 from ottla.core.security.peers import PeerRule, parse_principals
 from ottla.metadata.embedded import EmbeddedStore
 from ottla.metadata.follower import ImageFollower
-from ottla.metadata.image import NO_CONTROLLER_EPOCH, ClusterImage, ImageDelta
+from ottla.metadata.image import NO_CONTROLLER_EPOCH, AccessDelta, ClusterImage, ImageDelta
 from ottla.net.connection import Authenticate
 from ottla.net.errors import ConnectionLost
 from ottla.storage.log import Log
@@ -127,6 +128,10 @@ class Broker:
         self.transaction_coordinator = TransactionCoordinator(self)
         self.client_log = LogLimiter(logger, clock.monotonic)
         """Rate-limited log for client behaviour that an operator should know about."""
+        self.authorization: Authorization | None = None
+        """The authorizer, or None if clients may do everything."""
+        if config.authorizer_class_name:
+            self.authorization = Authorization(config, clock.time_ms)
         self.peer_rule = PeerRule(config.inter_broker_listener, authenticates=True)
         """Decides which connections are those of other brokers."""
         self._lock: Lock = DataLock() if lock is None else lock
@@ -176,7 +181,7 @@ class Broker:
         self.node_id = self.config.node_id
         await self._open_store(f"{home.path}/{METADATA_DIRECTORY}")
         undo.push_async_callback(self.store.close)
-        self._follower = ImageFollower(self.store, self.image, self._on_delta)
+        self._follower = ImageFollower(self.store, self.image, self._on_delta, self._on_access)
         undo.push_async_callback(self._follower.close)
         self.controller = Controller(self, self._follower, cluster=self.cluster)
         undo.push_async_callback(self.controller.close, SHUTDOWN_WRITE_TIMEOUT_S)
@@ -226,6 +231,8 @@ class Broker:
             self._tls = await self.run_blocking(lambda: TlsContexts(self.config.tls_settings))
         await self.token_verifiers.start(self.config.oauthbearer_settings)
         self._update_peer_rule()
+        for each in warnings(self.config):
+            logger.warning("authorizer: %s", each)
         server = Server(
             self,
             Router(),
@@ -235,6 +242,7 @@ class Broker:
             bind=self._bind,
             tls=self._tls,
             sasl=self._sasl,
+            authorization=self.authorization,
         )
         await server.start()
         self._server = server
@@ -276,6 +284,8 @@ class Broker:
         if self._server is not None:
             await self._server.stop(STOP_GRACE_S)
         await self.token_verifiers.close()
+        if self.authorization is not None:
+            self.authorization.audit.flush()
         await self.housekeeping.stop()
         await self.flusher.drain()
         # In a cluster a change may wait for ZooKeeper indefinitely; on a standalone broker it only
@@ -392,7 +402,12 @@ class Broker:
             authenticates = config.tls_settings[name].client_auth != "none"
             assert self._tls is not None, "loaded before"
             own = self._tls.own_principal(name)
-        self.peer_rule = PeerRule(name, authenticates, parse_principals(config.super_users), own)
+        super_users = parse_principals(config.super_users)
+        self.peer_rule = PeerRule(name, authenticates, super_users, own)
+        if self.authorization is not None:
+            brokers = {own} if authenticates and own is not None else set()
+            if self.authorization.set_super_users(super_users | brokers):
+                self._permissions_changed()
 
     def leader_of(self, key: TopicPartition) -> int | None:
         """Return the leader of a partition according to the image, or None if the partition does
@@ -434,6 +449,19 @@ class Broker:
 
     def _on_delta(self, delta: ImageDelta) -> Awaitable[None]:
         return self._apply_delta(delta)
+
+    def _on_access(self, delta: AccessDelta) -> None:
+        """Let a change of ACLs take effect on open connections, too."""
+        if self.authorization is not None and self.authorization.apply(delta):
+            self._permissions_changed()
+
+    def _permissions_changed(self) -> None:
+        self.partitions_changed()
+        delayed = {
+            fetch for each in self.partitions.values() for fetch in tuple(each.delayed_fetches)
+        }
+        for fetch in delayed:
+            fetch.access_changed()
 
     async def _apply_delta(self, delta: ImageDelta) -> None:
         if delta.broker_configs_changed:
@@ -560,7 +588,8 @@ class Broker:
         partition.wake_delayed_fetches()
 
     def partitions_changed(self) -> None:
-        """Invalidate what fetch sessions and the produce fast path know about partitions."""
+        """Invalidate what fetch sessions and the produce fast path know about partitions, and about
+        who may use them."""
         self.partitions_version = object()
 
     def leader_changed(self, partition: Partition) -> None:

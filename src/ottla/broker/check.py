@@ -30,6 +30,7 @@ from ottla.broker.adoption import (
     metadata_directories,
     with_node_id,
 )
+from ottla.broker.authorization import warnings
 from ottla.broker.broker import METADATA_DIRECTORY
 from ottla.broker.data_lock import LOCK_FILE
 from ottla.broker.jwks import check_keys
@@ -83,6 +84,8 @@ def check(config: BrokerConfig) -> Iterator[Finding]:
             yield from _check_oauthbearer(listener, config.sasl_settings[listener.name])
     for advertised in config.advertised_listeners:
         yield from _check_advertised(advertised)
+    if config.authorizer_class_name:
+        yield from _check_authorizer(config)
     if config.zookeeper_connect:
         yield _check_zookeeper(config.zookeeper_connect)
         yield from _check_zookeeper_tls(config.zookeeper_security.tls)
@@ -257,6 +260,13 @@ def _check_oauthbearer(listener: Listener, sasl: SaslSettings) -> Iterator[Findi
             yield Finding(
                 logging.INFO, f"{where}: {count} keys for tokens from {settings.jwks_endpoint_url}"
             )
+
+
+def _check_authorizer(config: BrokerConfig) -> Iterator[Finding]:
+    users = config.super_users or "none"
+    yield Finding(logging.INFO, f"authorizer: ACLs apply to every request; super users: {users}")
+    for each in warnings(config):
+        yield Finding(logging.WARNING, f"authorizer: {each}")
 
 
 def _check_advertised(listener: Listener) -> Iterator[Finding]:

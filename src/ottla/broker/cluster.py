@@ -26,6 +26,7 @@ from ottla.broker.logs import Logs
 from ottla.broker.partition import Partition
 from ottla.broker.peers import Peers
 from ottla.broker.ports import (
+    Authorizing,
     Configuration,
     Flushing,
     HostedPartitions,
@@ -56,6 +57,7 @@ class SessionLostAgain(Exception):
 
 
 class ClusterPorts(
+    Authorizing,
     Configuration,
     Flushing,
     HostedPartitions,

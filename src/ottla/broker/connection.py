@@ -36,6 +36,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from ottla.base.errors import KafkaError
 from ottla.base.ports import Piece, ReadableBuffer
+from ottla.broker.authorization import Access
 from ottla.broker.context import Body, ClientAuthentication, RequestContext
 from ottla.broker.file_sender import FileSender
 from ottla.broker.memory import RequestMemory, ResponseMemory
@@ -99,6 +100,8 @@ class ConnectionOwner(Protocol):
     def admit(self, connection: Connection) -> bool: ...
 
     def authentication(self, connection: Connection) -> Authentication | None: ...
+
+    def access(self, connection: Connection) -> Access | None: ...
 
     def must_wait(self, connection: Connection) -> bool: ...
 
@@ -205,6 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         "_pending",
         "_sender",
         "_transport",
+        "access",
         "active",
         "authentication",
         "flush_is_due",
@@ -223,6 +227,8 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self.peer = ""
         self.principal = ANONYMOUS
+        self.access: Access | None = None
+        """Permissions of the principal; None if the broker has no authorizer."""
         self.handshake: Handshake | None = None
         """The TLS handshake, in progress or complete; None for plain text."""
         self.authentication: Authentication | None = None
@@ -266,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
             self.authentication.begin()
         else:
             try:
-                self.principal = handshake.principal(stream)
+                self._identify(handshake.principal(stream))
             except HandshakeFailed as error:
                 self.server.report_handshake_failure(self, str(error))
                 self._paused = ENDING
@@ -278,6 +284,11 @@ class Connection(asyncio.BufferedProtocol):
         disable_pacing(stream)
         self._transport = stream
         self.authentication = self.server.authentication(self)
+        self._identify(ANONYMOUS)
+
+    def _identify(self, principal: Principal) -> None:
+        self.principal = principal
+        self.access = self.server.access(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.reader.room()
@@ -382,7 +393,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_peer(self) -> bool:
-        return self.server.broker.peer_rule.is_peer(self.listener, self.principal)
+        rule, access = self.server.broker.peer_rule, self.access
+        if access is None:
+            return rule.is_peer(self.listener, self.principal)
+        return self.listener == rule.listener and access.acts_as_broker()
 
     def authenticated(self, principal: Principal, *, is_limited: bool) -> None:
         """Serve every request from now on.
@@ -391,7 +405,7 @@ class Connection(asyncio.BufferedProtocol):
             principal: The client.
             is_limited: Whether the session has a limited lifetime, which is then checked.
         """
-        self.principal = principal
+        self._identify(principal)
         self.reader.use_memory(self.server.request_memory)
         if not is_limited:
             self.authentication = None

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from ottla.base.acl import CLUSTER_NAME, AclResourceType
+from ottla.base.errors import KafkaError
+from ottla.broker.authorization import Access
+from ottla.core.security.authorizer import OPERATIONS
+from ottla.core.security.permissions import Permission
 from ottla.core.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
@@ -71,6 +76,10 @@ class ClientConnection(Protocol):
         """The authenticated client."""
 
     @property
+    def access(self) -> Access | None:
+        """Permissions of the client; None if the broker has no authorizer."""
+
+    @property
     def is_tls(self) -> bool:
         """Whether the connection is encrypted."""
 
@@ -111,3 +120,54 @@ class RequestContext:
     def principal(self) -> Principal:
         """The authenticated client."""
         return ANONYMOUS if self.connection is None else self.connection.principal
+
+    # ---------------------------------------------------------------------------- permissions
+
+    @property
+    def access(self) -> Access | None:
+        """Permissions of the client; None if the broker has no authorizer."""
+        return None if self.connection is None else self.connection.access
+
+    def may(
+        self, permission: Permission, name: str = CLUSTER_NAME, *, is_audited: bool = True
+    ) -> bool:
+        """Return whether the client has a permission.
+
+        Args:
+            permission: One of those that `core.security.permissions` lists for the API.
+            name: Name of the resource; not needed for the cluster.
+            is_audited: Whether the audit log shows a denial. False for a permission that is one of
+                several that would suffice, except for the last of them.
+        """
+        access = self.access
+        return access is None or access.may(self.api_key, permission, name, is_audited=is_audited)
+
+    def check(self, permission: Permission, name: str = CLUSTER_NAME) -> None:
+        """Check that the client has a permission.
+
+        Raises:
+            KafkaError: The error code of the permission.
+        """
+        if not self.may(permission, name):
+            raise KafkaError(permission.error)
+
+    def visible(self, permission: Permission, names: Iterable[str]) -> list[str]:
+        """Return the resources that a listing shows, without a trace in the audit log.
+
+        Args:
+            permission: The permission that the client needs to see a resource.
+            names: Names of the resources.
+        """
+        access = self.access
+        return list(names) if access is None else access.filter(self.api_key, permission, names)
+
+    def operations(self, type: AclResourceType, name: str = CLUSTER_NAME) -> int:
+        """Return the operations that the client may do on a resource, as bits."""
+        access = self.access
+        return _EVERY_OPERATION[type] if access is None else access.operations(type, name)
+
+
+_EVERY_OPERATION = {
+    type: sum(1 << each for each in operations) for type, operations in OPERATIONS.items()
+}
+"""Operations of clients of a broker without an authorizer, as bits."""

@@ -31,6 +31,13 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import Check, Create, Op, Replace, TxnConflict
 from ottla.base.types import TopicPartition, new_uuid
 from ottla.broker.ports import Configuration, Metadata, NodeId, Store
+from ottla.core.controller.acls import (
+    AclFields,
+    DeletedAcls,
+    NewAcls,
+    decide_create_acls,
+    decide_delete_acls,
+)
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
     ConfigRequest,
@@ -299,7 +306,7 @@ class Controller:
                 each.user: each.credentials for each in decisions if each.credentials is not None
             }
             ops = tree.scram_ops(current, new)
-            if sum(len(op.path) + len(getattr(op, "value", b"")) for op in ops) > MAX_TXN_BYTES:
+            if _size_of(ops) > MAX_TXN_BYTES:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,
                     "The request alters too many credentials at once. Send several smaller ones.",
@@ -309,6 +316,46 @@ class Controller:
             return decisions
 
         return await self._serialised(change, lock=self._access_lock)
+
+    async def create_acls(self, requested: Sequence[AclFields]) -> NewAcls:
+        """Create ACLs, in one transaction.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, or the change could not be committed.
+        """
+
+        async def change() -> NewAcls:
+            acls = self._broker.image.acls
+            decision = decide_create_acls(acls.bindings, requested)
+            await self._commit_acls(*acls.ops_to_add(decision.added))
+            return decision
+
+        return await self._serialised(change, lock=self._access_lock)
+
+    async def delete_acls(self, filters: Sequence[AclFields]) -> DeletedAcls:
+        """Delete ACLs, in one transaction.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, or the change could not be committed.
+        """
+
+        async def change() -> DeletedAcls:
+            acls = self._broker.image.acls
+            decision = decide_delete_acls(acls.bindings, filters)
+            await self._commit_acls(*acls.ops_to_remove(decision.removed))
+            return decision
+
+        return await self._serialised(change, lock=self._access_lock)
+
+    async def _commit_acls(self, ops: Sequence[Op], checks: Sequence[Check]) -> None:
+        if not ops:
+            return
+        if _size_of(ops) > MAX_TXN_BYTES:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                "The request changes too many ACLs at once. Send several smaller ones.",
+            )
+        await self._follower.access_applied(await self.commit(ops, checks))
 
     async def change_access(self, decide: Callable[[], tuple[T, Sequence[Op]]]) -> T:
         """Change who may use the cluster, in one transaction.
@@ -533,6 +580,10 @@ class Controller:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.warning("A change by the controller failed: %s", error)
+
+
+def _size_of(ops: Sequence[Op]) -> int:
+    return sum(len(op.path) + len(getattr(op, "value", b"")) for op in ops)
 
 
 def _create_topic_ops(decision: TopicDecision) -> tuple[list[Op], list[Check]]:

@@ -13,7 +13,8 @@ controller would send it back and forth.
 During a rolling upgrade the controller may be a broker of a version before 0.2, whose ApiVersions
 response has no Envelope. It gets the request without an Envelope, and without the client's
 principal, which it would not use. It recognizes the client ID of a broker, and does not forward the
-request again."""
+request again. A broker with an authorizer does not forward anything to it, because nobody would
+check the client's permissions."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import Body, Handler, RequestContext, Response
 from ottla.broker.peers import Peers, peer_client_id
-from ottla.broker.ports import Metadata, PeerEndpoints, PeerRecognition
+from ottla.broker.ports import Authorizing, Metadata, PeerEndpoints, PeerRecognition
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
-from ottla.core.security.principal import ANONYMOUS, Principal
+from ottla.core.security.principal import Principal
 from ottla.net.errors import ClientError, UnsupportedVersion
 from ottla.wire import codec, rpc
 from ottla.wire.api import Api
@@ -46,6 +47,8 @@ logger = logging.getLogger(__name__)
 FORWARDED = frozenset({
     Api.CREATE_TOPICS,
     Api.DELETE_TOPICS,
+    Api.CREATE_ACLS,
+    Api.DELETE_ACLS,
     Api.ALTER_CONFIGS,
     Api.CREATE_PARTITIONS,
     Api.ELECT_LEADERS,
@@ -69,7 +72,7 @@ _UNKNOWN_ADDRESS = bytes(4)
 _SIZE_BYTES = 4
 
 
-class ForwardingPorts(Metadata, PeerEndpoints, PeerRecognition, Protocol):
+class ForwardingPorts(Authorizing, Metadata, PeerEndpoints, PeerRecognition, Protocol):
     """The parts of a broker that forwarding uses."""
 
 
@@ -113,6 +116,10 @@ class Forwarding:
 
     async def _forward_plainly(self, controller: int, request: Request[T], version: int) -> T:
         """Forward a request to a broker that does not know Envelope."""
+        if self._broker.authorization is not None:
+            raise _not_forwarded(
+                f"Broker {controller} is of a version before 0.2, which has no ACLs"
+            )
         try:
             return await self._peers.request(
                 controller, request, RESPONSE_TIMEOUT_S, min_version=version, max_version=version
@@ -136,7 +143,7 @@ class Forwarding:
             timeout_ms=CREATION_TIMEOUT_MS,
             validate_only=False,
         )
-        own = self._broker.peer_rule.own or ANONYMOUS
+        own = self._broker.peer_rule.principal_of_brokers
         sender = Sender(0, peer_client_id(self._broker.node_id), own, "127.0.0.1")
         response = await self.forward(request, CREATE_TOPICS_VERSION, sender)
         return [

@@ -1,7 +1,8 @@
 """The broker's loggers as a config resource (KIP-412): each config is a logger and its level.
 
 Levels have Kafka's names: Python's WARNING is WARN and CRITICAL is FATAL. A changed level lasts
-until the process ends. Loggers of other libraries are not listed."""
+until the process ends. Loggers of other libraries are not listed, but the audit log of
+the authorizer is."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 
 ROOT = "root"
 OURS = "ottla"
+AUDIT = "kafka.authorizer.logger"
 TRACE = 5
 LEVELS = {
     "TRACE": TRACE,
@@ -62,7 +64,7 @@ def _check(name: str, op: int, value: str | None, known: dict[str, str]) -> None
 
 
 def _is_ours(name: str) -> bool:
-    return name == OURS or name.startswith(OURS + ".")
+    return name in (OURS, AUDIT) or name.startswith(OURS + ".")
 
 
 def _logger(name: str) -> logging.Logger:

@@ -31,6 +31,9 @@ from ottla.wire.records.batch import BatchHeader
 class DelayedFetch(Protocol):
     """A fetch that waits for more data (a delayed fetch)."""
 
+    def access_changed(self) -> None:
+        """Respond at once if the client may not read all of the partitions any more."""
+
     def more_bytes(self, count: int, *, is_stable: bool) -> None:
         """Count bytes that became available.
 

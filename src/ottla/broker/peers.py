@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from ottla.broker.context import RequestContext
 from ottla.broker.ports import PeerEndpoints, PeerRecognition
+from ottla.core.security.permissions import ACT_AS_BROKER, Permission
 from ottla.net.connection import Connection
 from ottla.wire.request import Request
 
@@ -36,6 +37,7 @@ def report_stranger(broker: PeerRecognition, context: RequestContext, attempt: s
         context: The request.
         attempt: What the client attempted, such as "to fetch as a follower".
     """
+    context.may(ACT_AS_BROKER)  # for the audit log
     listener = broker.peer_rule.listener
     broker.client_log.log(
         logging.WARNING,
@@ -43,6 +45,25 @@ def report_stranger(broker: PeerRecognition, context: RequestContext, attempt: s
         f"{context.listener}. If it is a broker, it must connect to the listener {listener}, with "
         "the principal of this broker or one of super.users",
     )
+
+
+def check_manages_brokers(
+    broker: PeerRecognition, context: RequestContext, permission: Permission
+) -> None:
+    """Check that a client may change users or brokers.
+
+    Args:
+        broker: The broker.
+        context: The request.
+        permission: The permission that the client needs. Without an authorizer, `PeerRule` decides.
+
+    Raises:
+        KafkaError: CLUSTER_AUTHORIZATION_FAILED.
+    """
+    if context.access is None:
+        broker.peer_rule.check_manages_brokers(context.principal)
+    else:
+        context.check(permission)
 
 
 class Peers:

@@ -21,6 +21,7 @@ from ottla.base.config.broker import BrokerConfig
 from ottla.base.metadata import MetadataStore
 from ottla.base.ports import Clock
 from ottla.base.types import TopicPartition
+from ottla.broker.authorization import Authorization
 from ottla.broker.flusher import Flusher
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.partition import Partition
@@ -143,6 +144,14 @@ class PeerRecognition(Protocol):
     @property
     def client_log(self) -> LogLimiter:
         """Rate-limited log for client behaviour that an operator should know about."""
+
+
+class Authorizing(Protocol):
+    """The authorizer of this broker."""
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """None if clients may do everything."""
 
 
 class GroupSubmitter(Protocol):

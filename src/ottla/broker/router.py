@@ -26,12 +26,15 @@ from ottla.broker.handlers import (
     alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_delegation_token,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_delegation_token,
@@ -74,6 +77,7 @@ from ottla.broker.handlers.envelope import Envelope
 from ottla.broker.logs import Logs
 from ottla.broker.partition import Partition
 from ottla.broker.ports import (
+    Authorizing,
     Configuration,
     Flushing,
     HostedPartitions,
@@ -99,6 +103,7 @@ if TYPE_CHECKING:
 
 
 class HandlerPorts(
+    Authorizing,
     Configuration,
     Flushing,
     HostedPartitions,
@@ -184,6 +189,9 @@ HANDLERS: dict[Api, Handler[HandlerPorts]] = {
     Api.END_TXN: end_txn.handle,
     Api.WRITE_TXN_MARKERS: write_txn_markers.handle,
     Api.TXN_OFFSET_COMMIT: txn_offset_commit.handle,
+    Api.DESCRIBE_ACLS: describe_acls.handle,
+    Api.CREATE_ACLS: create_acls.handle,
+    Api.DELETE_ACLS: delete_acls.handle,
     Api.DESCRIBE_CONFIGS: describe_configs.handle,
     Api.ALTER_CONFIGS: alter_configs.handle,
     Api.DESCRIBE_LOG_DIRS: describe_log_dirs.handle,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ottla.broker.authentication import SaslListeners
+from ottla.broker.authorization import Access, Authorization
 from ottla.broker.connection import Authentication, Connection
 from ottla.broker.connection_rate import UNLIMITED, ConnectionRate
 from ottla.broker.listening import BindListener, bind_listener, file_limit
@@ -91,6 +92,7 @@ class Server:
         bind: BindListener = bind_listener,
         tls: TlsContexts | None = None,
         sasl: SaslListeners | None = None,
+        authorization: Authorization | None = None,
     ) -> None:
         """Create a server; `start` binds its listeners.
 
@@ -104,6 +106,7 @@ class Server:
             bind: Binds a listener; simulations pass their own.
             tls: The TLS contexts of the listeners that use it; None if none does.
             sasl: The listeners that use SASL; None if none does.
+            authorization: Decides what clients may do; None if they may do everything.
         """
         self.broker = broker
         self.produce_fast_path = produce_fast_path
@@ -138,6 +141,7 @@ class Server:
         self._bind = bind
         self._tls = tls
         self._sasl = sasl
+        self._authorization = authorization
         self._files_for_connections = UNLIMITED
         self._connections_of: dict[str, int] = {}
         self._rate = ConnectionRate()
@@ -340,6 +344,12 @@ class Server:
     def authentication(self, connection: Connection) -> Authentication | None:
         """Return the SASL dialogue of a new connection, or None if its listener has no SASL."""
         return None if self._sasl is None else self._sasl.open(connection)
+
+    def access(self, connection: Connection) -> Access | None:
+        """Return what the principal of a connection may do, or None without an authorizer."""
+        if self._authorization is None:
+            return None
+        return self._authorization.access_of(connection.principal, connection.peer)
 
     def report_authentication(self, connection: Connection, *, is_repeated: bool) -> None:
         if is_repeated:

@@ -19,11 +19,15 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
 
+from ottla.base.acl import AclResourceType
 from ottla.base.cluster import INTERNAL_TOPICS, NO_LEADER, PartitionState, TopicImage
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
+from ottla.broker.context import RequestContext
 from ottla.broker.controller import Controller
 from ottla.broker.ports import Configuration, Metadata, NodeId
+from ottla.core.security.authorizer import OPERATIONS
+from ottla.core.security.permissions import DESCRIBE_CLUSTER, DESCRIBE_TOPIC
 from ottla.metadata.image import ClusterImage
 
 if TYPE_CHECKING:
@@ -35,12 +39,9 @@ if TYPE_CHECKING:
 NOT_REQUESTED = -(2**31)
 """Value of a field of authorized operations that the client did not request."""
 
-TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-"""Read, write, create, delete, alter, describe, describe configs, alter configs: all operations,
-which anyone may perform on a broker without an authorizer. Each operation code is a bit."""
-
-CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-"""Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
+TOPIC_OPERATIONS = sum(1 << code for code in OPERATIONS[AclResourceType.TOPIC])
+"""All operations on topics, which anyone may perform on a broker without an authorizer. Each
+operation code is a bit."""
 
 MAX_VIEWS_PER_TOPIC = 16
 
@@ -114,6 +115,11 @@ def unknown_topic(
     }
 
 
+def denied_topic(name: str) -> MetadataResponseTopicDict:
+    """Describe a topic that the client may not describe: nothing shows whether it exists."""
+    return {**unknown_topic(DESCRIBE_TOPIC.error, name), "is_internal": False}
+
+
 def described_partitions(
     image: ClusterImage, topic: TopicImage, listener: str, style: Style
 ) -> list[MetadataResponsePartitionDict]:
@@ -182,6 +188,11 @@ def reachable_brokers(broker: Metadata, listener: str) -> list[ReachableBroker]:
 
 def requested_operations(is_requested: bool, operations: int) -> int:
     return operations if is_requested else NOT_REQUESTED
+
+
+def authorized_cluster_operations(context: RequestContext) -> int:
+    """Return what the client may do in the cluster, as bits; 0 if it may not describe it."""
+    return context.operations(AclResourceType.CLUSTER) if context.may(DESCRIBE_CLUSTER) else 0
 
 
 def error_fields(error: KafkaError | None) -> ErrorFields:

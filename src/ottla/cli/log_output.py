@@ -21,7 +21,8 @@ class LogFormatter(logging.Formatter):
     """Formatter with time, level and message in Kafka's order; terminals show levels coloured.
 
     A message is always one line. It may contain names that clients have chosen, which must not be
-    able to look like further lines of the log, or to control the terminal.
+    able to look like further lines of the log, or to control the terminal. A message is the whole
+    line if its record has the attribute `is_whole_line`.
     """
 
     def __init__(self) -> None:
@@ -30,6 +31,8 @@ class LogFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         record.message = _UNSAFE.sub(_escaped, record.message)
+        if getattr(record, "is_whole_line", False):  # a line of JSON for another program
+            return record.message
         line = super().formatMessage(record)
         level_colour = LEVEL_COLOURS.get(record.levelname)
         if not self._has_colours or level_colour is None:

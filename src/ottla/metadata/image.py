@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ottla.base.acl import AclBinding
 from ottla.base.cluster import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -33,6 +34,7 @@ from ottla.base.metadata import Change, Node
 from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import parse_uuid
 from ottla.metadata import tree
+from ottla.metadata.acl_tree import ACLS, AclTree
 
 logger = logging.getLogger(__name__)
 
@@ -85,8 +87,11 @@ class AccessDelta:
     tokens: set[str] = field(default_factory=set)
     """IDs of delegation tokens that were created, changed or removed."""
 
+    acls_added: list[AclBinding] = field(default_factory=list)
+    acls_removed: list[AclBinding] = field(default_factory=list)
+
     def __bool__(self) -> bool:
-        return bool(self.users or self.tokens)
+        return bool(self.users or self.tokens or self.acls_added or self.acls_removed)
 
 
 class ClusterImage:
@@ -109,6 +114,7 @@ class ClusterImage:
         """SCRAM credentials by user."""
         self.tokens: dict[str, DelegationToken] = {}
         """Delegation tokens by ID, including expired ones that have not been removed yet."""
+        self.acls = AclTree()
         self.views: dict[Any, Any] = {}
         """Cache for cluster descriptions. Every `apply` clears it."""
         self.brokers_revision = 0
@@ -205,14 +211,19 @@ class ClusterImage:
         """Apply changes of paths below `/access/`. Other paths are ignored.
 
         Returns:
-            The users and delegation tokens that have changed.
+            The users, delegation tokens and ACLs that have changed.
         """
         delta = AccessDelta()
+        of_acls: list[Change] = []
         for path, node in changes:
             if path.startswith(tree.SCRAM):
                 self._apply_scram(path, node, delta)
             elif path.startswith(tree.TOKENS):
                 self._apply_token(path, node, delta)
+            elif path.startswith(ACLS):
+                of_acls.append((path, node))
+        if of_acls:
+            delta.acls_added, delta.acls_removed = self.acls.apply(of_acls)
         return delta
 
     def _apply_token(self, path: str, node: Node | None, delta: AccessDelta) -> None:

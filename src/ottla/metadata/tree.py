@@ -20,6 +20,7 @@
     /access/tokens/<id>     {"owner": [type, name], "requester", "renewers": [[type, name]],
                             "issued", "expires", "max"}: a delegation token, with times in
                             milliseconds; its HMAC is not stored
+    /access/acls/<number>   up to 128 ACLs; see `ottla.metadata.acl_tree`
 
 Everything below /access/ decides who may use the cluster. It takes effect at once, see
 `ottla.metadata.follower`. It contains credentials: never log its values.

@@ -1,4 +1,5 @@
-"""SCRAM credentials of users, and delegation tokens, which anonymous clients do not get."""
+"""SCRAM credentials of users, delegation tokens, which anonymous clients do not get, and ACLs, for
+which a broker needs an authorizer."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from tests.integration.scenarios.given import Given, Scenarios
 from tests.raw_client import Api
 
 SHA_256, SHA_512 = 1, 2
+SECURITY_DISABLED = 54
 REQUEST_NOT_ALLOWED = 64
 RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL = 91, 92, 93
 
@@ -104,7 +106,47 @@ def describe_delegation_token(given: Given, version: int) -> None:
     assert (answer.error_code, list(answer.tokens)) == (REQUEST_NOT_ALLOWED, [])
 
 
+ACL_FILTER = {
+    "resource_type_filter": 2,
+    "resource_name_filter": "orders",
+    "pattern_type_filter": 3,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+
+
+def describe_acls(given: Given, version: int) -> None:
+    answer = given.client.call(Api.DESCRIBE_ACLS, version, **ACL_FILTER)
+    assert (answer.error_code, list(answer.resources)) == (SECURITY_DISABLED, [])
+    assert "authorizer.class.name" in answer.error_message
+
+
+def create_acls(given: Given, version: int) -> None:
+    creation = {
+        "resource_type": 2,
+        "resource_name": "orders",
+        "resource_pattern_type": 3,
+        "principal": "User:alice",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+    answer = given.client.call(Api.CREATE_ACLS, version, creations=[creation, creation])
+    assert [each.error_code for each in answer.results] == [SECURITY_DISABLED] * 2
+
+
+def delete_acls(given: Given, version: int) -> None:
+    answer = given.client.call(Api.DELETE_ACLS, version, filters=[ACL_FILTER])
+    (result,) = answer.filter_results
+    assert (result.error_code, list(result.matching_acls)) == (SECURITY_DISABLED, [])
+
+
 SCENARIOS: Scenarios = {
+    Api.DESCRIBE_ACLS: describe_acls,
+    Api.CREATE_ACLS: create_acls,
+    Api.DELETE_ACLS: delete_acls,
     Api.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
     Api.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
     Api.CREATE_DELEGATION_TOKEN: create_delegation_token,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.sim.cluster.test_scenarios import AS_BROKER, KEY, Bed, E, bed
 
+from ottla.broker.authorization import Access
 from ottla.broker.handlers import envelope as envelope_module
 from ottla.broker.handlers.envelope import ForwardedConnection
 from ottla.core.security.principal import ANONYMOUS, USER, Principal
@@ -245,8 +246,10 @@ def test_the_controller_sees_the_client_of_a_forwarded_request(
         seen = []
 
         class Seen(ForwardedConnection):
-            def __init__(self, listener: str, peer: str, principal: Principal) -> None:
-                super().__init__(listener, peer, principal)
+            def __init__(
+                self, listener: str, peer: str, principal: Principal, access: Access | None
+            ) -> None:
+                super().__init__(listener, peer, principal, access)
                 seen.append((listener, peer, principal))
 
         patched.setattr(envelope_module, "ForwardedConnection", Seen)

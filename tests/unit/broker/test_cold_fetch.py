@@ -146,7 +146,7 @@ def request(replica_id: int, topics: list[str]) -> Any:
 
 
 async def fetched(broker: Broker, replica_id: int, topics: list[str]) -> Any:
-    connection: Any = SimpleNamespace(is_peer=True, is_tls=False, principal=ANONYMOUS)
+    connection: Any = SimpleNamespace(access=None, is_peer=True, is_tls=False, principal=ANONYMOUS)
     context = RequestContext(Api.FETCH, VERSION, 1, "c", "PLAINTEXT", "localhost", connection)
     response = fetch.handle(broker, context, request(replica_id, topics))
     assert isinstance(response, Coroutine), "the bytes are not in memory"

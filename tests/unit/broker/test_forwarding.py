@@ -33,6 +33,7 @@ E = ErrorCode
 def broker() -> Any:
     return SimpleNamespace(
         node_id=1,
+        authorization=None,
         image=SimpleNamespace(controller_id=2),
         peer_rule=PeerRule("INTERNAL", authenticates=False),
         client_log=LogLimiter(logging.getLogger(__name__), lambda: 0.0),
@@ -40,7 +41,7 @@ def broker() -> Any:
 
 
 def context(*, is_peer: bool = True) -> RequestContext:
-    connection: Any = SimpleNamespace(is_peer=is_peer, principal=ANONYMOUS)
+    connection: Any = SimpleNamespace(is_peer=is_peer, principal=ANONYMOUS, access=None)
     return RequestContext(Api.ENVELOPE, 0, 1, "broker-1", "INTERNAL", "192.0.2.1", connection)
 
 

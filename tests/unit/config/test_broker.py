@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config.broker import BrokerConfig, Listener
+from ottla.base.config.broker_authorization_table import AUTHORIZERS
 from ottla.base.config.definition import DAY_MS, HOUR_MS, LONG_MAX, MINUTE_MS
 from ottla.base.errors import ErrorCode, KafkaError, UserError
 
@@ -170,7 +171,6 @@ def test_values_that_contradict_each_other_are_refused(
     ("name", "value", "words"),
     [
         ("create.topic.policy.class.name", "com.example.Policy", "Java code"),
-        ("authorizer.class.name", "com.example.Authorizer", "authorization is not in this release"),
         ("remote.log.storage.system.enable", "true", "remote storage is not in this release"),
     ],
 )
@@ -182,7 +182,17 @@ def test_what_cannot_be_ignored_honestly_is_refused(name: str, value: str, words
 
 
 def test_a_refused_property_that_asks_for_nothing_is_taken() -> None:
-    config(authorizer__class__name="", remote__log__storage__system__enable="false")
+    config(remote__log__storage__system__enable="false")
+
+
+@pytest.mark.parametrize("name", ["", *AUTHORIZERS])
+def test_the_authorizer_has_kafkas_names(name: str) -> None:
+    assert config(authorizer__class__name=name).authorizer_class_name == name
+
+
+def test_another_authorizer_is_refused() -> None:
+    with pytest.raises(UserError, match="or ottla, because other authorizers are Java code"):
+        config(authorizer__class__name="com.example.Authorizer")
 
 
 def test_an_unknown_property_gets_a_warning_that_names_the_nearest() -> None:

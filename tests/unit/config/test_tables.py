@@ -23,6 +23,7 @@ OUR_OWN_MODE = {"listeners", "listener.security.protocol.map"}
 """Properties that Kafka can change dynamically; in Ottla, listeners need a restart."""
 
 OUR_OWN_PROPERTIES = {
+    "authorizer.audit.log.format",
     "log.flush.acks.all",
     "zookeeper.connect",
     "zookeeper.session.timeout.ms",
@@ -35,7 +36,7 @@ SINCE_KAFKA_4_4 = {
     "sasl.oauthbearer.allow.unverified.audience",
     "sasl.oauthbearer.allow.unverified.issuer",
 }
-OF_PLUGINS = {"super.users"}
+OF_PLUGINS = {"allow.everyone.if.no.acl.found", "super.users"}
 """Properties of Kafka that belong to its plug-ins, so that its own table does not list them."""
 DYNAMIC_ONLY = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 

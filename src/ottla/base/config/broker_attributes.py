@@ -61,6 +61,9 @@ class BrokerAttributes:
     ssl_principal_mapping_rules: str
     ssl_allow_dn_changes: bool
     ssl_allow_san_changes: bool
+    authorizer_class_name: str
+    allow_everyone_if_no_acl_found: bool
+    authorizer_audit_log_format: str
     super_users: str
     sasl_settings: dict[str, SaslSettings]
     """SASL settings of the listeners that use it."""

@@ -28,7 +28,6 @@ REFUSED = {
     "alter.config.policy.class.name": _POLICY,
     "client.quota.callback.class": "quota callbacks are Java code, which this broker cannot load",
     "ssl.engine.factory.class": "TLS engines are Java code, which this broker cannot load",
-    "authorizer.class.name": "authorization is not in this release",
     "remote.log.storage.system.enable": "remote storage is not in this release",
     "zookeeper.ssl.crl.enable": _REVOCATION,
     "zookeeper.ssl.ocsp.enable": _REVOCATION,
@@ -36,7 +35,6 @@ REFUSED = {
 """Properties with which the broker does not start, and the reasons."""
 
 HARMLESS_VALUES = {
-    "authorizer.class.name": "",
     "remote.log.storage.system.enable": "false",
     "zookeeper.ssl.crl.enable": "false",
     "zookeeper.ssl.ocsp.enable": "false",
@@ -87,7 +85,6 @@ NO_EFFECT = {
     "delegation.token.master.key": "Kafka 4 removed it; set delegation.token.secret.key",
     "listener.name.": "of the properties of a listener, only those for TLS and SASL are in this "
     "release",
-    "allow.everyone.if.no.acl.found": "authorization is not in this release",
     "config.providers": "config providers are Java code, which this broker cannot load",
     "remote.": _REMOTE,
     "rlmm.config.": _REMOTE,

@@ -204,10 +204,12 @@ class KnownClass:
     """Valid names."""
     reason: str
     """Clause that says why other classes cannot be used."""
+    may_be_empty: bool = False
+    """Whether an empty text is valid, which stands for no class."""
 
     def accepts(self, value: Value) -> bool:
         assert isinstance(value, str)
-        return value in self.names
+        return value in self.names or (self.may_be_empty and not value)
 
     @property
     def allowed(self) -> str:

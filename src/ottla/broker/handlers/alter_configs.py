@@ -7,8 +7,8 @@ Behaviours
 - Loggers cannot be altered by this API: INVALID_REQUEST, as in Kafka.
 
 Deviations
-- CLUSTER_AUTHORIZATION_FAILED for changes of brokers by users who are not in `super.users`, if that
-  is set."""
+- Without an authorizer, CLUSTER_AUTHORIZATION_FAILED for changes of brokers by users who are not in
+  `super.users`, if that is set."""
 
 from __future__ import annotations
 
@@ -17,9 +17,15 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.base.config.resource import AlterOp, ResourceType
 from ottla.base.errors import KafkaError
 from ottla.broker.context import RequestContext
+from ottla.broker.peers import check_manages_brokers
 from ottla.broker.ports import PeerRecognition
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.alter_configs import ConfigDecision, ConfigRequest
+from ottla.core.security.permissions import (
+    ALTER_CLUSTER_CONFIGS,
+    ALTER_GROUP_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+)
 
 if TYPE_CHECKING:
     from ottla.wire.messages.alter_configs import (
@@ -69,14 +75,32 @@ def _partitioned(
     broker: Ports, context: RequestContext, requested: list[ConfigRequest]
 ) -> tuple[list[ConfigDecision], list[ConfigRequest]]:
     """Return the decisions on changes that the client may not make, and the other changes."""
-    try:
-        broker.peer_rule.check_manages_brokers(context.principal)
-    except KafkaError as error:
-        return (
-            [_failed(each, error) for each in requested if each.resource_type in _OF_BROKERS],
-            [each for each in requested if each.resource_type not in _OF_BROKERS],
-        )
-    return [], requested
+    refused: list[ConfigDecision] = []
+    allowed: list[ConfigRequest] = []
+    for each in requested:
+        try:
+            check_may_alter(broker, context, each)
+        except KafkaError as error:
+            refused.append(_failed(each, error))
+        else:
+            allowed.append(each)
+    return refused, allowed
+
+
+def check_may_alter(broker: Ports, context: RequestContext, request: ConfigRequest) -> None:
+    """Check that a client may alter the configs of a resource.
+
+    Raises:
+        KafkaError: The error code of the missing permission.
+    """
+    if request.resource_type in _OF_BROKERS:
+        check_manages_brokers(broker, context, ALTER_CLUSTER_CONFIGS)
+    elif request.resource_type == ResourceType.CLIENT_METRICS:
+        context.check(ALTER_CLUSTER_CONFIGS)
+    elif request.resource_type == ResourceType.TOPIC:
+        context.check(ALTER_TOPIC_CONFIGS, request.resource_name)
+    elif request.resource_type == ResourceType.GROUP:
+        context.check(ALTER_GROUP_CONFIGS, request.resource_name)
 
 
 def _failed(request: ConfigRequest, error: KafkaError) -> ConfigDecision:

@@ -4,6 +4,7 @@ Behaviours
 - Clients send salted passwords, from which the controller derives what it stores.
 - The changes of a user are accepted or rejected as a whole; `core.controller.scram` lists the error
   codes. The accepted changes of all users are one transaction.
+- With an authorizer, the client needs ALTER on the cluster.
 - The response is sent when the controller's image shows the change. Other brokers follow at once,
   whatever else they do (`metadata.follower`).
 
@@ -11,7 +12,8 @@ Deviations
 - Two mechanisms of one user can be altered in one request, as in Kafka with ZooKeeper. With KRaft,
   Kafka returns DUPLICATE_RESOURCE.
 - Limits on names, salts and the size of a request, which Kafka does not have.
-- CLUSTER_AUTHORIZATION_FAILED for users who are not in `super.users`, if that is set.
+- Without an authorizer, CLUSTER_AUTHORIZATION_FAILED for users who are not in `super.users`, if
+  that is set.
 - DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for clients that logged in with a delegation token: a token
   must not be a way to a password."""
 
@@ -21,10 +23,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import KafkaError
 from ottla.broker.context import RequestContext
+from ottla.broker.peers import check_manages_brokers
 from ottla.broker.ports import PeerRecognition
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.delegation_tokens import check_has_no_token
 from ottla.core.controller.scram import ScramDecision, ScramDeletion, ScramUpsertion
+from ottla.core.security.permissions import ALTER_CLUSTER
 
 if TYPE_CHECKING:
     from ottla.wire.messages.alter_user_scram_credentials import (
@@ -53,7 +57,7 @@ async def handle(
     ]
     try:
         check_has_no_token(context.principal)
-        broker.peer_rule.check_manages_brokers(context.principal)
+        check_manages_brokers(broker, context, ALTER_CLUSTER)
         decisions = await broker.controller.alter_scram_credentials(deletions, upsertions)
     except KafkaError as error:
         users = [*(each.user for each in deletions), *(each.user for each in upsertions)]

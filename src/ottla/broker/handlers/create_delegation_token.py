@@ -2,7 +2,7 @@
 
 Behaviours
 - The token acts for the client's own principal or, from version 3, for another owner if the client
-  is one of `super.users`.
+  has CREATE_TOKENS on that user; without an authorizer, if it is one of `super.users`.
 - The controller decides; `core.controller.delegation_tokens` lists the error codes. The other
   brokers learn of the token at once, whatever else they do (`metadata.follower`).
 - DELEGATION_TOKEN_AUTH_DISABLED if `delegation.token.secret.key` is not set.
@@ -21,6 +21,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.delegation_tokens import DelegationTokens
 from ottla.broker.ports import PeerRecognition
 from ottla.core.controller.delegation_tokens import TokenRequest, check_may_use_tokens
+from ottla.core.security.permissions import CREATE_TOKENS
 
 if TYPE_CHECKING:
     from ottla.wire.messages.create_delegation_token import (
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 OWNER_VERSION = 3
 NO_TIME = 0
 """Time in responses with an error. Kafka sends -1, which some clients cannot read as a date."""
+
+
+def _may_create_for(broker: PeerRecognition, context: RequestContext, owner: Principal) -> bool:
+    if context.access is None:
+        return broker.peer_rule.is_super_user(context.principal)
+    return context.may(CREATE_TOKENS, str(owner))
 
 
 class TokenPorts(PeerRecognition, Protocol):
@@ -65,7 +72,7 @@ async def handle(
     try:
         check_may_use_tokens(requester)
         token = await tokens.create(
-            wanted, acts_for_others=broker.peer_rule.is_super_user(requester)
+            wanted, acts_for_others=owner == requester or _may_create_for(broker, context, owner)
         )
     except KafkaError as error:
         response["error_code"] = error.code

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import (
-    CLUSTER_OPERATIONS,
     NOT_REQUESTED,
     TopicPorts,
+    authorized_cluster_operations,
     reachable_brokers,
-    requested_operations,
 )
 
 if TYPE_CHECKING:
@@ -55,8 +54,10 @@ async def handle(
         "cluster_id": broker.image.cluster_id or "",
         "controller_id": broker.image.controller_id,
         "brokers": brokers,
-        "cluster_authorized_operations": requested_operations(
-            request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+        "cluster_authorized_operations": (
+            authorized_cluster_operations(context)
+            if request.include_cluster_authorized_operations
+            else NOT_REQUESTED
         ),
     }
 

@@ -4,6 +4,7 @@ Behaviours
 - No list of users, or an empty one, describes every user. The response contains mechanisms and
   iterations, never salts or keys.
 - A user without credentials: RESOURCE_NOT_FOUND. A user named twice: DUPLICATE_RESOURCE.
+- The client needs DESCRIBE on the cluster.
 - Any broker answers, from its own image.
 
 Deviations
@@ -18,6 +19,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import RequestContext
 from ottla.broker.ports import Metadata
 from ottla.core.controller.delegation_tokens import check_has_no_token
+from ottla.core.security.permissions import DESCRIBE_CLUSTER
 from ottla.metadata.image import ClusterImage
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def handle(
 ) -> DescribeUserScramCredentialsResponseDict:
     try:
         check_has_no_token(context.principal)
+        context.check(DESCRIBE_CLUSTER)
     except KafkaError as error:
         return {"error_code": error.code, "error_message": error.message, "results": []}
     image = broker.image

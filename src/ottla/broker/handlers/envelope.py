@@ -1,8 +1,8 @@
 """Envelope (key 58), version 0: a client's request that another broker forwards (KIP-590).
 
 The envelope has the request with its header, and the client's principal and address. The handler of
-the request sees them in its context, as if the client had sent the request here. The response has
-the response of that handler, with its header.
+the request sees them in its context, as if the client had sent the request here, and decides by the
+client's permissions. The response has the response of that handler, with its header.
 
 - Only brokers may forward requests: CLUSTER_AUTHORIZATION_FAILED for all other clients.
 - INVALID_REQUEST if the API cannot be forwarded, as Envelope itself, or if the header of the
@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.ports import ReadableBuffer
+from ottla.broker.authorization import Access
 from ottla.broker.context import Handler, RequestContext
 from ottla.broker.peers import report_stranger
-from ottla.broker.ports import PeerRecognition
+from ottla.broker.ports import Authorizing, PeerRecognition
 from ottla.core.security.principal import Principal
 from ottla.wire import codec
 from ottla.wire.codec import DecodeError
@@ -34,17 +35,25 @@ from ottla.wire.principal_data import decode_principal
 if TYPE_CHECKING:
     from ottla.wire.messages.envelope import EnvelopeRequest, EnvelopeResponseDict
 
-PortsT = TypeVar("PortsT", bound=PeerRecognition)
+
+class EnvelopePorts(PeerRecognition, Authorizing, Protocol):
+    """The parts of a broker that Envelope uses."""
+
+
+PortsT = TypeVar("PortsT", bound=EnvelopePorts)
 _SIZE_BYTES = 4
 
 
 class ForwardedConnection:
     """The connection of a client to the broker that has forwarded its request."""
 
-    def __init__(self, listener: str, peer: str, principal: Principal) -> None:
+    def __init__(
+        self, listener: str, peer: str, principal: Principal, access: Access | None
+    ) -> None:
         self.listener = listener
         self.peer = peer
         self.principal = principal
+        self.access = access
         self.is_tls = False
         self.is_peer = False
         self.authentication = None
@@ -86,7 +95,9 @@ class Envelope(Generic[PortsT]):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"API {header.api_key} is not forwarded")
         if not codec.is_supported(header.api_key, header.api_version):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        connection = ForwardedConnection(context.listener, address, _principal(request))
+        principal, authorization = _principal(request), broker.authorization
+        access = None if authorization is None else authorization.access_of(principal, address)
+        connection = ForwardedConnection(context.listener, address, principal, access)
         inner = RequestContext(
             header.api_key,
             header.api_version,

@@ -14,6 +14,8 @@
   not a broker's, it is refused with TOPIC_AUTHORIZATION_FAILED on each partition.
 - A consumer in the rack of a follower is directed there (KIP-392, v11+), and may read there.
 - In a session, partitions without changes cost next to nothing.
+- The client needs READ on every topic of the request and of its session, at every fetch. A delayed
+  fetch whose client loses it is answered at once, with TOPIC_AUTHORIZATION_FAILED.
 - All decisions are made on the event loop; `fetch_ranges` then only reads. Bytes that are not in
   the page cache are read in a thread, so the event loop never waits for the disk. Large ranges that
   are cached and were verified before are sent to the socket directly from the file
@@ -48,7 +50,9 @@ from ottla.broker.ports import (
 from ottla.broker.replication import FetchingReplica, Replication
 from ottla.core.fetch_session import FetchPartition, FetchSession, FetchSessionCache
 from ottla.core.replication.divergence import EpochEnd, diverges
+from ottla.core.security.permissions import READ_TOPIC
 from ottla.storage.segment import WouldBlock
+from ottla.wire.api import Api
 
 if TYPE_CHECKING:
     from ottla.wire.messages.fetch import (
@@ -192,6 +196,7 @@ class Fetch:
     """A fetch request, from its arrival to its response."""
 
     __slots__ = (
+        "_access",
         "_response",
         "_broker",
         "_by_id",
@@ -225,6 +230,7 @@ class Fetch:
     ) -> None:
         self._broker = broker
         self._context = context
+        self._access = context.access if replica is None else None
         self._session = session
         self._wanted = wanted
         self._incremental = incremental
@@ -267,7 +273,9 @@ class Fetch:
         results, is_final = self._outcome(planned, found, can_cache=False)
         if is_final:
             return self._body(results)
-        return await self._delay()
+        response = self._delay()
+        self.access_changed()  # it may have changed during the read
+        return await response
 
     # --------------------------------------------------------------------------------- waiting
 
@@ -298,6 +306,17 @@ class Fetch:
         self._bytes += count
         if self._bytes >= self._min_bytes:
             self.wake()
+
+    def access_changed(self) -> None:
+        if self._access is not None and not all(map(self._may_read, self._wanted)):
+            self.wake()
+
+    def _may_read(self, wanted: FetchedPartition) -> bool:
+        try:
+            self._check_access(self._key(wanted)[0])
+        except KafkaError as error:
+            return error.code != READ_TOPIC.error
+        return True
 
     def stable_offset_moved(self) -> None:
         if self._committed_only and not self._is_scheduled:
@@ -363,6 +382,11 @@ class Fetch:
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         return topic.name, wanted.partition
+
+    def _check_access(self, topic: str) -> None:
+        access = self._access
+        if access is not None and not access.may(Api.FETCH, READ_TOPIC, topic):
+            raise KafkaError(READ_TOPIC.error)
 
     def _find(self, wanted: FetchedPartition) -> Partition | None:
         try:
@@ -509,6 +533,7 @@ class Fetch:
     def _readable_partition(self, wanted: FetchedPartition) -> Partition:
         """Return the leader's replica; or a follower's, for a consumer that was directed to it."""
         key = self._key(wanted)
+        self._check_access(key[0])
         partition = self._broker.partitions.get(key)
         if (
             self._replica is None

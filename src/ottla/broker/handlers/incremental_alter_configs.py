@@ -9,8 +9,8 @@ Behaviours
 
 Deviations
 - Client metrics (16) have no configs yet: INVALID_REQUEST.
-- CLUSTER_AUTHORIZATION_FAILED for changes of brokers and loggers by users who are not in
-  `super.users`, if that is set."""
+- Without an authorizer, CLUSTER_AUTHORIZATION_FAILED for changes of brokers and loggers by users
+  who are not in `super.users`, if that is set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker import loggers
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.alter_configs import Ports, decided
+from ottla.broker.handlers.alter_configs import Ports, check_may_alter, decided
 from ottla.broker.topic_views import error_fields
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
@@ -73,7 +73,7 @@ def _alter_loggers(
     broker: Ports, context: RequestContext, request: ConfigRequest, validate_only: bool
 ) -> ConfigDecision:
     try:
-        broker.peer_rule.check_manages_brokers(context.principal)
+        check_may_alter(broker, context, request)
         if canonical_broker_name(request.resource_name) != str(broker.node_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,

@@ -7,6 +7,9 @@ Behaviours
   Versions 10 and 11 have the field but cannot use it: INVALID_REQUEST, as in Kafka.
 - A topic that does not exist is created if both the request (from version 4; before, always) and
   `auto.create.topics.enable` allow it, unless all topics were requested. The response includes it.
+- A topic that the client may not DESCRIBE is TOPIC_AUTHORIZATION_FAILED, whether it exists or not,
+  and is left out if all topics were requested. To create a missing one, the client needs CREATE on
+  it or on the cluster.
 - Authorized operations (KIP-430) are returned only on request; those of the cluster in versions
   8–10.
 - A topic that is requested twice is returned once.
@@ -21,21 +24,25 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ottla.base.acl import AclResourceType
+from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import RequestContext, Response
 from ottla.broker.topic_views import (
-    CLUSTER_OPERATIONS,
+    NOT_REQUESTED,
     TOPIC_OPERATIONS,
     Style,
     TopicPorts,
+    authorized_cluster_operations,
+    denied_topic,
     described_topic,
     described_topics,
     reachable_brokers,
-    requested_operations,
     unknown_topic,
 )
 from ottla.core.controller.topic_names import topic_name_error
+from ottla.core.security.permissions import CREATE_IN_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
     from ottla.wire.messages.metadata import (
@@ -77,20 +84,38 @@ def _respond(
     if ids:
         return response.of([response.by_id(topic_id) for topic_id in dict.fromkeys(ids)])
     names = list(dict.fromkeys(topic.name or "" for topic in topics))
-    missing = [name for name in names if name not in broker.image.topics]
-    if missing and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
-        return _create(broker, response, names, missing)
+    if request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+        missing = [
+            name
+            for name in names
+            if name not in broker.image.topics and context.may(DESCRIBE_TOPIC, name)
+        ]
+        denied = dict.fromkeys(
+            [name for name in missing if not _may_create(context, name)], CREATE_TOPIC.error
+        )
+        missing = [name for name in missing if name not in denied]
+        if missing:
+            return _create(broker, response, names, missing, denied)
+        return response.of([response.by_name(name, denied) for name in names])
     return response.of([response.by_name(name, {}) for name in names])
 
 
+def _may_create(context: RequestContext, topic: str) -> bool:
+    return context.may(CREATE_IN_CLUSTER, is_audited=False) or context.may(CREATE_TOPIC, topic)
+
+
 async def _create(
-    broker: TopicPorts, response: _MetadataResponse, names: Iterable[str], missing: list[str]
+    broker: TopicPorts,
+    response: _MetadataResponse,
+    names: Iterable[str],
+    missing: list[str],
+    errors: dict[str, ErrorCode],
 ) -> MetadataResponseDict:
     try:
         decisions = await broker.controller.auto_create_topics(missing)
-        errors = {each.name: each.error.code for each in decisions if each.error is not None}
+        errors |= {each.name: each.error.code for each in decisions if each.error is not None}
     except KafkaError as error:
-        errors = dict.fromkeys(missing, error.code)
+        errors |= dict.fromkeys(missing, error.code)
     return response.of([response.by_name(name, errors) for name in names])
 
 
@@ -106,33 +131,42 @@ class _MetadataResponse:
         self, broker: TopicPorts, context: RequestContext, request: MetadataRequest
     ) -> None:
         self._broker = broker
+        self._context = context
         self._listener = context.listener
         self._style = Style.of_metadata(context.api_version)
-        self._topic_operations = requested_operations(
-            request.include_topic_authorized_operations, TOPIC_OPERATIONS
-        )
-        self._cluster_operations = requested_operations(
-            request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
-        )
+        self._has_operations = request.include_topic_authorized_operations
+        self._cluster_operations = NOT_REQUESTED
+        if request.include_cluster_authorized_operations:
+            self._cluster_operations = authorized_cluster_operations(context)
 
     def all_topics(self) -> list[MetadataResponseTopicDict]:
-        image = self._broker.image
-        return described_topics(image, self._listener, self._style, self._topic_operations)
+        image, context = self._broker.image, self._context
+        if context.access is not None:
+            names = context.visible(DESCRIBE_TOPIC, image.topics)
+            return [self._described(image.topics[name]) for name in names]
+        operations = TOPIC_OPERATIONS if self._has_operations else NOT_REQUESTED
+        return described_topics(image, self._listener, self._style, operations)
+
+    def _described(self, topic: TopicImage) -> MetadataResponseTopicDict:
+        operations = NOT_REQUESTED
+        if self._has_operations:
+            operations = self._context.operations(AclResourceType.TOPIC, topic.name)
+        return described_topic(self._broker.image, topic, self._listener, self._style, operations)
 
     def by_id(self, topic_id: bytes) -> MetadataResponseTopicDict:
         topic = self._broker.image.topics_by_id.get(topic_id)
         if topic is None:
             return unknown_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-        return described_topic(
-            self._broker.image, topic, self._listener, self._style, self._topic_operations
-        )
+        if not self._context.may(DESCRIBE_TOPIC, topic.name):
+            return unknown_topic(DESCRIBE_TOPIC.error, None, topic_id)
+        return self._described(topic)
 
     def by_name(self, name: str, errors: Mapping[str, ErrorCode]) -> MetadataResponseTopicDict:
+        if not self._context.may(DESCRIBE_TOPIC, name):
+            return denied_topic(name)
         topic = self._broker.image.topics.get(name)
         if topic is not None:
-            return described_topic(
-                self._broker.image, topic, self._listener, self._style, self._topic_operations
-            )
+            return self._described(topic)
         if name in errors:
             return unknown_topic(errors[name], name)
         if topic_name_error(name) is not None:

@@ -12,6 +12,9 @@
   are INVALID_PRODUCER_ID_MAPPING.
 - Idempotent producers: a retry of one of the last five batches gets the same response again.
 - zstd needs version 7 (KIP-110).
+- The client needs WRITE on every topic and, for transactional batches, on the transactional ID. If
+  it does not have the latter, nothing of the request is appended. Both are checked before a topic's
+  existence.
 - v8+: `record_errors` and `error_message`. v13+: topic IDs (KIP-516).
 
 Deviations: records inside a batch are decoded only if the topic requires it (compaction,
@@ -47,6 +50,7 @@ from ottla.broker.transaction_verification import (
 )
 from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.produce import PreparedBatch, prepare, prepare_records
+from ottla.core.security.permissions import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from ottla.storage.log import AppendResult
 from ottla.wire.records.batch import HEADER_SIZE, BatchHeader, read_header
 from ottla.wire.records.compression import ZSTD
@@ -102,9 +106,45 @@ def handle(
     rejected = _NOTHING_PREPARED
     if context.api_version < _FIRST_WITH_ZSTD:
         rejected = _reject_zstd(request)
+    if context.access is not None:
+        denied = _denied(context, request)
+        if denied:
+            rejected = {**rejected, **denied}
+        if _is_denied_everywhere(request, denied):
+            return _handle_verified(broker, request, by_id, rejected)
     if request.transactional_id is not None:
         return _handle_transactional(broker, context, request, request.transactional_id, rejected)
     return _handle_verified(broker, request, by_id, rejected)
+
+
+# ------------------------------------------------------------------------------------ permissions
+
+
+class Denied(KafkaError):
+    """A missing permission, which is reported before anything else about a partition."""
+
+
+def _denied(context: RequestContext, request: ProduceRequest) -> dict[int, KafkaError]:
+    """Return the positions of the partitions to which the client may not write."""
+    if any(_is_transactional(data) for _, _, data in _positions(request)):
+        transactional_id = request.transactional_id
+        if transactional_id is None or not context.may(WRITE_TRANSACTIONAL_ID, transactional_id):
+            return _reject_all(request, Denied(WRITE_TRANSACTIONAL_ID.error))
+    names = {topic.name for topic in request.topic_data if topic.name}
+    denied = {each for each in names if not context.may(WRITE_TOPIC, each)}
+    if not denied:
+        return {}
+    error = Denied(WRITE_TOPIC.error)
+    return {position: error for position, name, _ in _positions(request) if name in denied}
+
+
+def _is_denied_everywhere(request: ProduceRequest, denied: Mapping[int, KafkaError]) -> bool:
+    return bool(denied) and len(denied) == sum(1 for _ in _positions(request))
+
+
+def _is_transactional(data: PartitionProduceData) -> bool:
+    header = _header(data)
+    return header is not None and header.is_transactional
 
 
 def _handle_verified(
@@ -141,7 +181,12 @@ def _handle_transactional(
         return _handle_verified(broker, request, by_id, _reject_all(request, error))
     if not batches:
         return _handle_verified(broker, request, by_id, rejected)
-    keys = [batch.key for batch in batches if batch.key.topic not in INTERNAL_TOPICS]
+    keys = [
+        batch.key
+        for batch in batches
+        if batch.key.topic not in INTERNAL_TOPICS
+        and not isinstance(rejected.get(batch.position), Denied)
+    ]
     verification = TransactionVerification(
         broker,
         transactional_id,
@@ -301,7 +346,7 @@ async def _handle_in_thread(
     work: list[tuple[int, ReadableBuffer | None, TopicConfig]] = []
     for position, name, data in _positions(request):
         partition = broker.partitions.get((name, data.index))
-        if partition is not None and partition.needs_records:
+        if partition is not None and partition.needs_records and position not in rejected:
             work.append((position, data.records, partition.log.config))
 
     def prepare_all() -> dict[int, PreparedBatch | KafkaError]:
@@ -344,12 +389,14 @@ def _append_all(
             try:
                 partition = broker.partitions.get((name, index))
                 if (
-                    partition is None
+                    prepared
+                    or partition is None
                     or acks != 1
                     or not partition.is_leader
                     or name in INTERNAL_TOPICS
                 ):
-                    partition = _writable_partition(broker, name, by_id, index, acks)
+                    denied = prepared.get(position)
+                    partition = _writable_partition(broker, name, by_id, index, acks, denied)
                 if partition.leadership is not None:
                     broker.check_can_prove_leadership(partition)
                 result = _append(
@@ -390,7 +437,16 @@ def _append_all(
     )
 
 
-def _writable_partition(broker: Ports, topic: str, by_id: bool, index: int, acks: int) -> Partition:
+def _writable_partition(
+    broker: Ports,
+    topic: str,
+    by_id: bool,
+    index: int,
+    acks: int,
+    prepared: PreparedBatch | KafkaError | None,
+) -> Partition:
+    if isinstance(prepared, Denied):
+        raise prepared
     if by_id and not topic:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     partition = broker.find_partition((topic, index))

@@ -1,8 +1,10 @@
 """WriteTxnMarkers (key 27), versions 1–2: the end of transactions in partitions led by this broker.
 
 Coordinators send it, and so does `kafka-transactions abort` for a hanging transaction. Brokers and
-super users may; any other client gets CLUSTER_AUTHORIZATION_FAILED for each partition. Each
-partition has its own result: INVALID_PRODUCER_EPOCH if the partition has seen a newer producer
+super users may, and with an authorizer clients that have ALTER or CLUSTER_ACTION on the cluster.
+Any other client gets CLUSTER_AUTHORIZATION_FAILED for each partition.
+
+Each partition has its own result: INVALID_PRODUCER_EPOCH if the partition has seen a newer producer
 epoch, TRANSACTION_COORDINATOR_FENCED if it has seen a newer coordinator epoch. Version 2 has the
 transaction version: from 2 on, a marker's epoch must be above that of the transaction it ends.
 
@@ -22,6 +24,7 @@ from ottla.broker.peers import report_stranger
 from ottla.broker.ports import PeerRecognition
 from ottla.broker.transaction_markers import LocalMarkers, Marker, MarkerPorts
 from ottla.core.coordinator import ProducerIdAndEpoch
+from ottla.core.security.permissions import ACT_AS_BROKER, ALTER_CLUSTER
 
 if TYPE_CHECKING:
     from ottla.wire.messages.write_txn_markers import (
@@ -47,7 +50,7 @@ def handle(
     broker: Ports, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Response[WriteTxnMarkersResponseDict]:
     results = [_Result(requested) for requested in request.markers]
-    if not (context.is_peer or broker.peer_rule.is_super_user(context.principal)):
+    if not _may_write(broker, context):
         report_stranger(broker, context, "to write transaction markers")
         for result in results:
             result.refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -81,6 +84,12 @@ def handle(
 
             markers.write(key, marker, on_written)
     return delayed.response()
+
+
+def _may_write(broker: Ports, context: RequestContext) -> bool:
+    if context.access is None:
+        return context.is_peer or broker.peer_rule.is_super_user(context.principal)
+    return context.may(ALTER_CLUSTER, is_audited=False) or context.may(ACT_AS_BROKER)
 
 
 def _response(results: Sequence[_Result]) -> WriteTxnMarkersResponseDict:

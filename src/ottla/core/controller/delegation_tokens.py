@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ottla.base.delegation_token import DelegationToken
@@ -184,7 +184,7 @@ def visible_tokens(
     requester: Principal,
     owners: Collection[Principal] | None,
     *,
-    sees_all: bool,
+    sees_others: Callable[[DelegationToken], bool],
 ) -> list[DelegationToken]:
     """Return the tokens that a client may see, by ID.
 
@@ -192,13 +192,13 @@ def visible_tokens(
         tokens: All tokens.
         requester: The principal that sent the request.
         owners: Owners or renewers of the tokens to return; None for everybody's.
-        sees_all: Whether the requester may see the tokens of others.
+        sees_others: Returns whether the requester may see a token of somebody else.
     """
     found = [
         each
         for each in tokens
         if (owners is None or any(map(each.belongs_to, owners)))
-        and (sees_all or each.belongs_to(requester))
+        and (each.belongs_to(requester) or sees_others(each))
     ]
     return sorted(found, key=lambda each: each.token_id)
 

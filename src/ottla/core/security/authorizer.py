@@ -121,25 +121,26 @@ class Decision(NamedTuple):
 class _Grants:
     """The bindings of one pattern and one principal, as bits by host."""
 
-    __slots__ = ("_by_host", "_everywhere", "_networks", "bindings")
+    __slots__ = ("_by_host", "_everywhere", "_is_stale", "_networks", "bindings")
 
     def __init__(self) -> None:
         self.bindings: set[AclBinding] = set()
+        self._is_stale = False
         self._everywhere: Masks = _NO_MASKS
         self._by_host: dict[str, Masks] = {}
         self._networks: list[tuple[Network, Masks]] = []
 
     def masks(self, host: str) -> Masks:
         """Return what is allowed and denied to a host."""
+        if self._is_stale:
+            self._rebuild()
         allowed, denied = self._everywhere
         if self._by_host:
             more = self._by_host.get(host, _NO_MASKS)
             allowed, denied = allowed | more[0], denied | more[1]
-        if self._networks:
-            address = ipaddress.ip_address(host.partition("%")[0])
-            for network, more in self._networks:
-                if address in network:
-                    allowed, denied = allowed | more[0], denied | more[1]
+        for network, more in self._networks:
+            if _is_in(host, network):
+                allowed, denied = allowed | more[0], denied | more[1]
         return allowed, denied
 
     def add(self, binding: AclBinding) -> None:
@@ -148,6 +149,11 @@ class _Grants:
 
     def remove(self, binding: AclBinding) -> None:
         self.bindings.remove(binding)
+        self._is_stale = True
+
+    def _rebuild(self) -> None:
+        """Compute the bits again, once after any number of removals."""
+        self._is_stale = False
         self._everywhere, self._by_host, self._networks = _NO_MASKS, {}, []
         for each in self.bindings:
             self._include(each)
@@ -157,11 +163,12 @@ class _Grants:
         if binding.host == WILDCARD:
             self._everywhere = _union(self._everywhere, masks)
         elif "/" in binding.host:
-            network = ipaddress.ip_network(binding.host, strict=False)
-            self._networks.append((network, masks))
+            network = _network(binding.host)
+            if network is not None:
+                self._networks.append((network, masks))
         else:
-            before = self._by_host.get(binding.host, _NO_MASKS)
-            self._by_host[binding.host] = _union(before, masks)
+            host = canonical_host(binding.host)
+            self._by_host[host] = _union(self._by_host.get(host, _NO_MASKS), masks)
 
 
 _Pattern: TypeAlias = dict[str, _Grants]
@@ -301,7 +308,7 @@ class Authorizer:
 
         Args:
             principal: Type and name of the client's principal.
-            host: Address of the client.
+            host: Address of the client, as `canonical_host` returns it.
             operation: One operation; neither ANY nor ALL.
             resource: The resource.
         """
@@ -410,9 +417,37 @@ def _union(one: Masks, other: Masks) -> Masks:
 
 def _applies_at(binding: AclBinding, host: str) -> bool:
     if "/" in binding.host:
-        network = ipaddress.ip_network(binding.host, strict=False)
-        return ipaddress.ip_address(host.partition("%")[0]) in network
-    return binding.host in (WILDCARD, host)
+        network = _network(binding.host)
+        return network is not None and _is_in(host, network)
+    return binding.host == WILDCARD or canonical_host(binding.host) == host
+
+
+def canonical_host(host: str) -> str:
+    """Return the one form of an address with which decisions are made.
+
+    Java writes IPv6 addresses in full, and a socket for both versions of IP reports IPv4 addresses
+    as mapped ones.
+    """
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(address if mapped is None else mapped)
+
+
+def _network(text: str) -> Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:  # ACLs are checked when they are created, but not when they are adopted
+        return None
+
+
+def _is_in(host: str, network: Network) -> bool:
+    try:
+        return ipaddress.ip_address(host) in network
+    except ValueError:  # hosts of a simulated network have names only
+        return False
 
 
 def _covers(binding: AclBinding, operation: AclOperation) -> bool:

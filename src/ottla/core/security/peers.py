@@ -9,6 +9,9 @@ if another broker opened it, which is decided by the listener that accepted it a
 
 Connections to other listeners are never peers. As in Kafka without an authorizer, a listener
 without authentication protects brokers only as far as the network keeps clients away from it.
+
+With an authorizer, a connection to the inter-broker listener is a peer if its principal has the
+permission CLUSTER_ACTION, which super users have.
 """
 
 from __future__ import annotations
@@ -52,6 +55,13 @@ class PeerRule:
         if not self.authenticates:
             return True
         return principal == self.own or principal in self.super_users
+
+    @property
+    def principal_of_brokers(self) -> Principal:
+        """A principal that the other brokers recognize as one of a broker."""
+        if not self.authenticates:
+            return ANONYMOUS
+        return self.own or min(self.super_users, key=str, default=ANONYMOUS)
 
     def is_super_user(self, principal: Principal) -> bool:
         return principal in self.super_users

@@ -182,12 +182,12 @@ def test_a_token_that_cannot_be_expired() -> None:
 
 def test_clients_see_their_own_tokens_and_super_users_all() -> None:
     tokens = [create(), create(owner=CAROL, renewers=[], acts_for_others=True)]
-    assert visible_tokens(tokens, ALICE, None, sees_all=False) == tokens[:1]
-    assert visible_tokens(tokens, BOB, None, sees_all=False) == tokens[:1]
-    assert visible_tokens(tokens, BOB, [CAROL], sees_all=False) == []
-    assert visible_tokens(tokens, ALICE, [], sees_all=True) == []
-    assert visible_tokens(tokens, ALICE, [CAROL], sees_all=True) == tokens[1:]
-    assert len(visible_tokens(tokens, ALICE, None, sees_all=True)) == 2
+    assert visible_tokens(tokens, ALICE, None, sees_others=lambda token: False) == tokens[:1]
+    assert visible_tokens(tokens, BOB, None, sees_others=lambda token: False) == tokens[:1]
+    assert visible_tokens(tokens, BOB, [CAROL], sees_others=lambda token: False) == []
+    assert visible_tokens(tokens, ALICE, [], sees_others=lambda token: True) == []
+    assert visible_tokens(tokens, ALICE, [CAROL], sees_others=lambda token: True) == tokens[1:]
+    assert len(visible_tokens(tokens, ALICE, None, sees_others=lambda token: True)) == 2
 
 
 def test_a_sweep_removes_a_bounded_number_of_expired_tokens() -> None:
