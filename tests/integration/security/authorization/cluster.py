@@ -102,14 +102,18 @@ def config_cases(api: Api, type: int) -> Case:
         return {"resources": resources, "validate_only": True}
 
     describes = api == Api.DESCRIBE_CONFIGS
-    is_supported = describes or api == Api.INCREMENTAL_ALTER_CONFIGS or type != BROKER_LOGGER
+    allowed = {0}
+    if type == CLIENT_METRICS:  # Ottla has none
+        allowed = {0, E.INVALID_REQUEST}
+    elif type == BROKER_LOGGER and api == Api.ALTER_CONFIGS:
+        allowed = {E.INVALID_REQUEST}
     return case(
         api,
         when,
         label=label,
         body=describe if describes else alter,
         codes=in_results if describes else in_responses,
-        allowed={0} if is_supported else {E.INVALID_REQUEST},
+        allowed=allowed,
         missing=MISSING.get(type),
     )
 
