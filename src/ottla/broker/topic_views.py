@@ -186,10 +186,6 @@ def reachable_brokers(broker: Metadata, listener: str) -> list[ReachableBroker]:
     return found
 
 
-def requested_operations(is_requested: bool, operations: int) -> int:
-    return operations if is_requested else NOT_REQUESTED
-
-
 def authorized_cluster_operations(context: RequestContext) -> int:
     """Return what the client may do in the cluster, as bits; 0 if it may not describe it."""
     return context.operations(AclResourceType.CLUSTER) if context.may(DESCRIBE_CLUSTER) else 0
