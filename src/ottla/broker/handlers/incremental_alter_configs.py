@@ -6,6 +6,8 @@ Behaviours
   loggers (KIP-412), whose levels last until the broker stops.
 - `core.controller.alter_configs` lists the error codes; those for loggers are in `broker.loggers`.
 - `validate_only` changes nothing. The response is sent when the change is in effect.
+- With an authorizer, the client needs the permissions that AlterConfigs asks for; ALTER_CONFIGS on
+  the cluster for loggers, too.
 
 Deviations
 - Client metrics (16) have no configs yet: INVALID_REQUEST.
