@@ -77,9 +77,7 @@ def steps(case: Case, client: str) -> Iterator[Step]:
             acl(last, subject.name_of(last.type), **{**who, **more}),
         ]
 
-    variants = [
-        exists for exists, codes in ((True, case.allowed), (False, case.missing)) if codes
-    ]
+    variants = [exists for exists, codes in ((True, case.allowed), (False, case.missing)) if codes]
     rest = case.before + case.after
     for exists in variants:
         yield Step("no ACL", exists, False, granted(*case.before) if case.before else no_acls)

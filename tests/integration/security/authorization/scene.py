@@ -149,7 +149,7 @@ class Scene:
         return topic_id
 
     def commit(self, group: str, topic: str = "") -> None:
-        """Commit an offset, by default of the topic that the cases share; this creates the group."""
+        """Create a group by committing an offset, by default of the topic that cases share."""
         eventually(lambda: self._find(group, 0), is_zero)
         partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
         body = {
