@@ -205,6 +205,16 @@ def shown(is_shown: bool) -> list[int]:
     return [0 if is_shown else LEFT_OUT]
 
 
+def without_details(code: int, *details: object) -> list[int]:
+    """Return the code of a part of a response, and 0 after a denial that has details.
+
+    Args:
+        code: The code.
+        details: Fields that a denial leaves empty.
+    """
+    return [code, 0] if code in DENIALS and any(details) else [code]
+
+
 def partition_codes(topics: Iterable[Any], partitions: str = "partitions") -> list[int]:
     """Return the codes of all partitions in a response."""
     return [part.error_code for topic in topics for part in getattr(topic, partitions)]

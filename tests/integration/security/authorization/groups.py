@@ -13,6 +13,7 @@ from tests.integration.security.authorization.case import (
     shown,
     since,
     until,
+    without_details,
 )
 from tests.integration.security.authorization.scene import Scene
 from tests.raw_client import Api, RawClient, eventually
@@ -35,6 +36,8 @@ SEVERAL_KEYS = 4
 """Version of FindCoordinator since which a request has several keys."""
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 MEMBER_ID = "2uXMJ0W1RM6hB0lSxfSXoQ"
+NO_STATE = {"", "Dead", "Unknown"}
+"""States in the description of a group that a client may not see."""
 NO_MEMBER = {"generation_id": 1, "member_id": "nobody"}
 UNKNOWN_MEMBER = {E.UNKNOWN_MEMBER_ID}
 FETCHED_MISSING: dict[str, Any] = {
@@ -87,7 +90,14 @@ def fetched_group(answer: Any, _: Subject, version: int) -> Iterable[int]:
 def fetched_topics(answer: Any, subject: Subject, version: int) -> Iterable[int]:
     """Return the codes of partitions, after those of their group."""
     found = answer.groups[0] if version >= SEVERAL_GROUPS else answer
-    return [found.error_code or code for code in partition_codes(found.topics)]
+    return [
+        code
+        for topic in found.topics
+        for each in topic.partitions
+        for code in without_details(
+            found.error_code or each.error_code, each.committed_offset != -1, each.metadata
+        )
+    ]
 
 
 def fetched_all_topics(answer: Any, subject: Subject, version: int) -> Iterable[int]:
@@ -108,7 +118,11 @@ def find_coordinator(type: int, key: Callable[[Subject], str]) -> Callable[[Subj
 
 def found_coordinators(answer: Any, _: Subject, version: int) -> Iterable[int]:
     found = answer.coordinators if version >= SEVERAL_KEYS else [answer]
-    return [each.error_code for each in found]
+    return [
+        code
+        for each in found
+        for code in without_details(each.error_code, each.host, each.node_id != -1)
+    ]
 
 
 def join_group(subject: Subject, _: int) -> Body:
@@ -161,8 +175,12 @@ def describe_group(subject: Subject, _: int) -> Body:
     return {"groups": [subject.group]}
 
 
-def in_groups(answer: Any, _: Subject, __: int) -> Iterable[int]:
-    return [each.error_code for each in answer.groups]
+def described_groups(answer: Any, _: Subject, __: int) -> Iterable[int]:
+    return [
+        code
+        for each in answer.groups
+        for code in without_details(each.error_code, each.members, each.group_state not in NO_STATE)
+    ]
 
 
 def listed_groups(answer: Any, subject: Subject, _: int) -> Iterable[int]:
@@ -298,9 +316,8 @@ def describe_consumers(subject: Subject, _: int) -> Body:
 
 
 def described_consumers(answer: Any, _: Subject, __: int) -> Iterable[int]:
-    """Return the codes of groups, and 0 for a group with an error that has members nevertheless."""
     (group,) = answer.groups
-    return [group.error_code] + [0] * bool(group.error_code and group.members)
+    return without_details(group.error_code, group.members)
 
 
 IN_GROUP: dict[str, Any] = {"codes": top_level, "missing": UNKNOWN_MEMBER}
@@ -415,7 +432,7 @@ CASES = [
         Api.DESCRIBE_GROUPS,
         "each group",
         body=describe_group,
-        codes=in_groups,
+        codes=described_groups,
         missing={0, E.GROUP_ID_NOT_FOUND},
     ),
     case(

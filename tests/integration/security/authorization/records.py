@@ -14,6 +14,7 @@ from tests.integration.security.authorization.case import (
     partition_codes,
     since,
     until,
+    without_details,
 )
 from tests.raw_client import Api, produce_body
 
@@ -77,12 +78,20 @@ def fetch_as_broker(subject: Subject, version: int) -> Body:
 
 
 def fetched(answer: Any, _: Subject, __: int) -> Iterable[int]:
-    return [answer.error_code or code for code in partition_codes(answer.responses)]
+    (topic,) = answer.responses
+    (each,) = topic.partitions
+    return without_details(answer.error_code or each.error_code, each.high_watermark != -1)
 
 
 def list_offsets(subject: Subject, _: int) -> Body:
     partition = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
     return {"replica_id": -1, "topics": [{"name": subject.topic, "partitions": [partition]}]}
+
+
+def listed_offsets(answer: Any, _: Subject, __: int) -> Iterable[int]:
+    (topic,) = answer.topics
+    (each,) = topic.partitions
+    return without_details(each.error_code, each.offset != -1, each.timestamp != -1)
 
 
 def delete_records(subject: Subject, _: int) -> Body:
@@ -91,17 +100,31 @@ def delete_records(subject: Subject, _: int) -> Body:
     return {"topics": topics, "timeout_ms": 10_000}
 
 
+def deleted_records(answer: Any, _: Subject, __: int) -> Iterable[int]:
+    (topic,) = answer.topics
+    (each,) = topic.partitions
+    return without_details(each.error_code, each.low_watermark != -1)
+
+
 def offset_for_leader_epoch(subject: Subject, _: int) -> Body:
     partition = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
     return {"replica_id": -2, "topics": [{"topic": subject.topic, "partitions": [partition]}]}
+
+
+def found_epochs(answer: Any, _: Subject, __: int) -> Iterable[int]:
+    (topic,) = answer.topics
+    (each,) = topic.partitions
+    return without_details(each.error_code, each.end_offset != -1, each.leader_epoch != -1)
 
 
 def describe_producers(subject: Subject, _: int) -> Body:
     return {"topics": [{"name": subject.topic, "partition_indexes": [0]}]}
 
 
-def in_topics(answer: Any, _: Subject, __: int) -> Iterable[int]:
-    return partition_codes(answer.topics)
+def described_producers(answer: Any, _: Subject, __: int) -> Iterable[int]:
+    (topic,) = answer.topics
+    (each,) = topic.partitions
+    return without_details(each.error_code, each.active_producers)
 
 
 MISSING = {E.UNKNOWN_TOPIC_OR_PARTITION}
@@ -172,20 +195,26 @@ CASES = [
         codes=fetched,
         **BY_ID,
     ),
-    case(Api.LIST_OFFSETS, "each topic", body=list_offsets, codes=in_topics, missing=MISSING),
-    case(Api.DELETE_RECORDS, "each topic", body=delete_records, codes=in_topics, missing=MISSING),
+    case(Api.LIST_OFFSETS, "each topic", body=list_offsets, codes=listed_offsets, missing=MISSING),
+    case(
+        Api.DELETE_RECORDS,
+        "each topic",
+        body=delete_records,
+        codes=deleted_records,
+        missing=MISSING,
+    ),
     case(
         Api.OFFSET_FOR_LEADER_EPOCH,
         "each topic",
         body=offset_for_leader_epoch,
-        codes=in_topics,
+        codes=found_epochs,
         missing=MISSING,
     ),
     case(
         Api.DESCRIBE_PRODUCERS,
         "each topic",
         body=describe_producers,
-        codes=in_topics,
+        codes=described_producers,
         missing=MISSING,
     ),
 ]

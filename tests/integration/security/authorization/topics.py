@@ -13,6 +13,7 @@ from tests.integration.security.authorization.case import (
     shown,
     since,
     until,
+    without_details,
 )
 from tests.integration.security.authorization.scene import Scene
 from tests.raw_client import Api
@@ -55,6 +56,24 @@ def in_topics(answer: Any, _: Subject, __: int) -> Iterable[int]:
     return [each.error_code for each in answer.topics]
 
 
+def described_topics(answer: Any, _: Subject, __: int) -> Iterable[int]:
+    return [
+        code
+        for each in answer.topics
+        for code in without_details(
+            each.error_code, any(each.topic_id), each.partitions, each.is_internal
+        )
+    ]
+
+
+def described_by_id(answer: Any, _: Subject, __: int) -> Iterable[int]:
+    return [
+        code
+        for each in answer.topics
+        for code in without_details(each.error_code, each.name, each.partitions)
+    ]
+
+
 def is_listed(answer: Any, subject: Subject, _: int) -> Iterable[int]:
     found = {each.name: each.error_code for each in answer.topics}
     return [found.get(subject.topic, LEFT_OUT)]
@@ -69,8 +88,12 @@ def create_topic(subject: Subject, _: int) -> Body:
     return {"topics": [topic], "validate_only": True, **WAIT}
 
 
-def codes_of_configs(answer: Any, _: Subject, __: int) -> Iterable[int]:
-    return [each.error_code or each.topic_config_error_code for each in answer.topics]
+def created_configs(answer: Any, _: Subject, __: int) -> Iterable[int]:
+    (topic,) = answer.topics
+    if topic.error_code:
+        return [topic.error_code]
+    has_counts = topic.num_partitions != -1 or topic.replication_factor != -1
+    return without_details(topic.topic_config_error_code, topic.configs, has_counts)
 
 
 def with_new_name(scene: Scene, subject: Subject) -> Subject:
@@ -93,6 +116,14 @@ def delete_topic(subject: Subject, version: int) -> Body:
 
 def delete_topic_by_id(subject: Subject, _: int) -> Body:
     return {"topics": [{"name": None, "topic_id": subject.topic_id}], **WAIT}
+
+
+def deleted_topics(answer: Any, _: Subject, __: int) -> Iterable[int]:
+    return [
+        code
+        for each in answer.responses
+        for code in without_details(each.error_code, any(each.topic_id))
+    ]
 
 
 def in_responses(answer: Any, _: Subject, __: int) -> Iterable[int]:
@@ -124,7 +155,7 @@ CASES = [
         label="topic by name",
         versions=since(Api.METADATA, EXPLICIT_CREATION),
         body=metadata,
-        codes=in_topics,
+        codes=described_topics,
         missing=MISSING,
     ),
     case(
@@ -133,7 +164,7 @@ CASES = [
         label="topic by name, before creation was explicit",
         versions=until(Api.METADATA, EXPLICIT_CREATION),
         body=metadata,
-        codes=in_topics,
+        codes=described_topics,
     ),
     case(
         Api.METADATA,
@@ -141,7 +172,7 @@ CASES = [
         label="topic by ID",
         versions=since(Api.METADATA, METADATA_BY_ID),
         body=metadata_by_id,
-        codes=in_topics,
+        codes=described_by_id,
         missing={E.UNKNOWN_TOPIC_ID},
         missing_denied=E.UNKNOWN_TOPIC_ID,
     ),
@@ -175,7 +206,7 @@ CASES = [
         "configs in the response",
         versions=since(Api.CREATE_TOPICS, 5),
         body=create_topic,
-        codes=codes_of_configs,
+        codes=created_configs,
         allowed=None,
         missing={0},
         before=(CREATE_TOPIC,),
@@ -184,7 +215,7 @@ CASES = [
         Api.DELETE_TOPICS,
         "by name",
         body=delete_topic,
-        codes=in_responses,
+        codes=deleted_topics,
         allowed=None,
         missing=MISSING,
     ),
@@ -221,7 +252,7 @@ CASES = [
         Api.DESCRIBE_TOPIC_PARTITIONS,
         "named topics",
         body=describe_topic,
-        codes=in_topics,
+        codes=described_topics,
         missing=MISSING,
     ),
     case(
