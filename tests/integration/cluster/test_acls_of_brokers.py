@@ -168,6 +168,17 @@ def test_requests_with_denied_parts_are_forwarded(cluster: ClusterOfProcesses) -
         assert found == {names[0]: E.TOPIC_AUTHORIZATION_FAILED, names[1]: 0}
 
 
+def test_every_broker_alters_its_own_loggers(cluster: ClusterOfProcesses) -> None:
+    change = {"name": "kafka.authorizer.logger", "config_operation": 0, "value": "INFO"}
+    for id in BROKERS:  # one of them is the controller
+        resource = {"resource_type": 8, "resource_name": str(id), "configs": [change]}
+        with connect(cluster, id, "admin") as admin:
+            answer = admin.call(
+                Api.INCREMENTAL_ALTER_CONFIGS, resources=[resource], validate_only=False
+            )
+        assert answer.responses[0].error_code == 0, answer
+
+
 def test_records_are_replicated_and_survive_their_leader(cluster: ClusterOfProcesses) -> None:
     topic = f"{MINE}failover"
     cluster.create_topic(topic)

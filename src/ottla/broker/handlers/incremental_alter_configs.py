@@ -3,7 +3,8 @@
 Behaviours
 - Operations: set (0), delete (1), append to (2) and subtract from (3) a list.
 - Topics, brokers by ID, the defaults of all brokers by an empty name, groups, and this broker's
-  loggers (KIP-412), whose levels last until the broker stops.
+  loggers (KIP-412), whose levels last until the broker stops. A request for loggers alone is not
+  forwarded to the controller.
 - `core.controller.alter_configs` lists the error codes; those for loggers are in `broker.loggers`.
 - `validate_only` changes nothing. The response is sent when the change is in effect.
 - With an authorizer, the client needs the permissions that AlterConfigs asks for; ALTER_CONFIGS on
@@ -57,6 +58,11 @@ async def handle(
     if others:
         decisions += await decided(broker, context, others, request.validate_only)
     return {"throttle_time_ms": 0, "responses": [_result(each) for each in decisions]}
+
+
+def alters_only_loggers(request: IncrementalAlterConfigsRequest) -> bool:
+    """Return whether a request alters loggers only, which the controller cannot do for a broker."""
+    return all(each.resource_type == ResourceType.BROKER_LOGGER for each in request.resources)
 
 
 def _result(decision: ConfigDecision) -> AlterConfigsResourceResponseDict:
