@@ -35,6 +35,8 @@ OVERRIDES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": ADMIN.principal,
     "delegation.token.secret.key": "secret of the cluster",
+    # The timestamps of records are old.
+    "log.retention.ms": "-1",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",

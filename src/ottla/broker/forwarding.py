@@ -232,12 +232,19 @@ LocalHandler: TypeAlias = Callable[[RequestContext, Any], Response[Any]]
 """A handler with its broker."""
 
 
-def forwarding(handle: Handler[BrokerT]) -> Handler[BrokerT]:
-    """Wrap a handler so that a broker which is not the controller forwards the request."""
+def forwarding(
+    handle: Handler[BrokerT], is_local: Callable[[Any], bool] | None = None
+) -> Handler[BrokerT]:
+    """Wrap a handler so that a broker which is not the controller forwards the request.
+
+    Args:
+        handle: The handler.
+        is_local: Returns whether a request concerns only the broker that it was sent to.
+    """
 
     def handle_or_forward(broker: BrokerT, context: RequestContext, request: Any) -> Response[Any]:
         cluster = broker.cluster
-        if cluster is None:
+        if cluster is None or (is_local is not None and is_local(request)):
             return handle(broker, context, request)
         return _retry_until_decided(cluster, context, request, partial(handle, broker))
 

@@ -14,9 +14,11 @@ import pytest
 from tests.integration.security.acl_broker import PASSWORDS, acl_properties
 from tests.integration.security.authorization.case import Case, Listener
 from tests.integration.security.authorization.cases import CASES
+from tests.integration.security.authorization.cluster import BROKER_LOGGER
 from tests.integration.security.authorization.judge import Step, differences, steps
 from tests.integration.security.authorization.scene import Login, Scene, Target
 
+from ottla.base.errors import ErrorCode
 from ottla.broker.router import HANDLERS
 from ottla.core.security.permissions import RULES, Rule
 from ottla.testing.broker_thread import BrokerThread
@@ -161,3 +163,12 @@ QUESTIONS = [
 )
 def test_the_broker_asks_for_permissions(scene: Scene, case: Case, step: Step) -> None:
     assert not differences(scene, case, step)
+
+
+def test_the_old_api_does_not_alter_loggers_whoever_asks(scene: Scene) -> None:
+    scene.set_acls([])
+    resource = {"resource_type": BROKER_LOGGER, "resource_name": "1", "configs": []}
+    for login in (ALICE, ADMIN):
+        client = scene.connection(login, Listener.CLIENT)
+        (answer,) = client.call(Api.ALTER_CONFIGS, resources=[resource]).responses
+        assert answer.error_code == ErrorCode.INVALID_REQUEST

@@ -4,7 +4,7 @@ Behaviours
 - A config that is not named loses its value; IncrementalAlterConfigs (KIP-339) avoids that.
 - `core.controller.alter_configs` lists the error codes. `validate_only` changes nothing.
 - The response is sent when the change is in effect.
-- Loggers cannot be altered by this API: INVALID_REQUEST, as in Kafka.
+- Loggers cannot be altered by this API: INVALID_REQUEST for every client, as in Kafka.
 - With an authorizer, the client needs ALTER_CONFIGS: on the topic (without it the resource is
   TOPIC_AUTHORIZATION_FAILED, whether it exists or not), on the group (GROUP_AUTHORIZATION_FAILED),
   or on the cluster for brokers and client metrics (CLUSTER_AUTHORIZATION_FAILED). The other
@@ -85,13 +85,17 @@ def _partitioned(
     counts = Counter((each.resource_type, each.resource_name) for each in requested)
     for each in requested:
         try:
-            if counts[each.resource_type, each.resource_name] == 1:
+            if counts[each.resource_type, each.resource_name] == 1 and not is_logger(each):
                 check_may_alter(broker, context, each)
         except KafkaError as error:
             refused.append(_failed(each, error))
         else:
             allowed.append(each)
     return refused, allowed
+
+
+def is_logger(request: ConfigRequest) -> bool:
+    return request.resource_type == ResourceType.BROKER_LOGGER
 
 
 def check_may_alter(broker: Ports, context: RequestContext, request: ConfigRequest) -> None:

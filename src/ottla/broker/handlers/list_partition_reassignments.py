@@ -16,7 +16,6 @@ from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import RequestContext
 from ottla.broker.ports import Metadata
-from ottla.broker.topic_views import error_fields
 from ottla.core.security.permissions import DESCRIBE_CLUSTER
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def handle(
     try:
         context.check(DESCRIBE_CLUSTER)
     except KafkaError as error:
-        return {**error_fields(error), "topics": []}
+        return {"error_code": error.code, "error_message": error.message, "topics": []}
     known = broker.image.topics
     wanted: Iterable[tuple[TopicImage, Iterable[int]]]
     if request.topics is None:

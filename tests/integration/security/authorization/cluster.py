@@ -32,12 +32,12 @@ NOBODY = "nobody"
 """User that does not exist."""
 WAIT = {"timeout_ms": 10_000}
 INVALID_ACL = {
-    "resource_type": AclResourceType.TOPIC,
-    "resource_name": "topic",
+    "resource_type": AclResourceType.CLUSTER,
+    "resource_name": "there is only kafka-cluster",
     "resource_pattern_type": PatternType.LITERAL,
     "principal": "User:alice",
     "host": "*",
-    "operation": AclOperation.ANY,
+    "operation": AclOperation.ALTER,
     "permission_type": AclPermission.ALLOW,
 }
 NO_ACL = {**EVERYTHING, "principal_filter": f"User:{NOBODY}"}
@@ -81,20 +81,25 @@ CONFIGS = {
     GROUP: ("consumer.session.timeout.ms", "50000"),
 }
 """Type of a resource -> a config that it may have."""
-PARTS = {
-    TOPIC: ("a topic", "topic"),
-    BROKER: ("a broker, loggers, client metrics", "broker"),
-    BROKER_LOGGER: ("a broker, loggers, client metrics", "loggers"),
-    CLIENT_METRICS: ("a broker, loggers, client metrics", "client metrics"),
-    GROUP: ("a group", "group"),
+LABELS = {
+    TOPIC: "topic",
+    BROKER: "broker",
+    BROKER_LOGGER: "loggers",
+    CLIENT_METRICS: "client metrics",
+    GROUP: "group",
 }
-"""Type of a resource -> the rule, and the name of the case."""
+"""Type of a resource -> the name of the case."""
 MISSING = {TOPIC: {E.UNKNOWN_TOPIC_OR_PARTITION}, GROUP: {0}}
 
 
-def config_cases(api: Api, type: int) -> Case:
+def config_case(api: Api, type: int) -> Case:
     """Return the case of an API for a type of resources."""
-    when, label = PARTS[type]
+    of_cluster = (
+        "a broker, client metrics"
+        if api == Api.ALTER_CONFIGS
+        else "a broker, loggers, client metrics"
+    )
+    when = {TOPIC: "a topic", GROUP: "a group"}.get(type, of_cluster)
     name, value = CONFIGS[type]
 
     def describe(subject: Subject, _: int) -> Body:
@@ -108,15 +113,11 @@ def config_cases(api: Api, type: int) -> Case:
         return {"resources": resources, "validate_only": True}
 
     describes = api == Api.DESCRIBE_CONFIGS
-    allowed = {0}
-    if type == CLIENT_METRICS:  # Ottla has none
-        allowed = {0, E.INVALID_REQUEST}
-    elif type == BROKER_LOGGER and api == Api.ALTER_CONFIGS:
-        allowed = {E.INVALID_REQUEST}
+    allowed = {0, E.INVALID_REQUEST} if type == CLIENT_METRICS else {0}  # Ottla has no metrics
     return case(
         api,
         when,
-        label=label,
+        label=LABELS[type],
         body=describe if describes else alter,
         codes=described_configs if describes else in_responses,
         allowed=allowed,
@@ -201,9 +202,10 @@ def forward(client: RawClient, _: Subject, version: int) -> Iterable[int]:
 
 CASES = [
     *(
-        config_cases(api, type)
+        config_case(api, type)
         for api in (Api.DESCRIBE_CONFIGS, Api.ALTER_CONFIGS, Api.INCREMENTAL_ALTER_CONFIGS)
-        for type in PARTS
+        for type in LABELS
+        if (api, type) != (Api.ALTER_CONFIGS, BROKER_LOGGER)  # invalid for every client
     ),
     case(
         Api.LIST_CONFIG_RESOURCES,

@@ -39,7 +39,7 @@ class Login(NamedTuple):
 
     def open(self, port: int) -> RawClient:
         """Open a connection that is authenticated as the user."""
-        client = RawClient(port, HOST)
+        client = RawClient(port, HOST, reads_with_kio=False)
         answer = client.call(Api.SASL_HANDSHAKE, mechanism="PLAIN")
         assert answer.error_code == 0, answer
         token = f"\0{self.name}\0{self.password}".encode()
