@@ -62,7 +62,7 @@ class ApacheKafka:
         self.home = home
         self.data_dir = home / "data"
         self.node_id = node_id
-        self.port, self._controller_port = _free_ports(2)
+        self.port, self.controller_port = _free_ports(2)
         self._java = java
         self._overrides = dict(overrides or {})
         self._properties = home / "server.properties"
@@ -94,7 +94,7 @@ class ApacheKafka:
                 node_id=self.node_id,
                 host=HOST,
                 port=self.port,
-                controller_port=self._controller_port,
+                controller_port=self.controller_port,
                 data_dir=self.data_dir,
             )
             + overrides

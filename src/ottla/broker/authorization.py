@@ -15,6 +15,7 @@ Everything that outlives a request must ask again when ACLs have changed:
 | remembered answers | `Authorizer.generation` |
 | remembered produce requests, partitions of fetch sessions | `Broker.partitions_version` |
 | delayed fetches | `DelayedFetch.access_changed` |
+| topics that match the patterns of a consumer group | `GroupCoordinator.permissions_changed` |
 
 A request that was forwarded to the controller is decided there, for the principal and the address
 of the client in its Envelope.
@@ -53,6 +54,7 @@ class Access:
         "_audit",
         "_authorizer",
         "_generation",
+        "_writes_some_topic",
         "host",
         "principal",
     )
@@ -66,6 +68,7 @@ class Access:
         self._audit = audit
         self._generation = authorizer.generation
         self._answers: dict[tuple[int, Permission, str], bool] = {}
+        self._writes_some_topic: bool | None = None
 
     def may(self, api: int, permission: Permission, name: str, *, is_audited: bool = True) -> bool:
         """Return whether the client has a permission.
@@ -99,11 +102,19 @@ class Access:
         return [each for each in names if allowed(principal, host, operation, Resource(type, each))]
 
     def may_write_some_topic(self, api: int) -> bool:
-        """Return whether the client may write to at least one topic, which may not exist yet."""
+        """Return whether the client may write to at least one topic, which may not exist yet.
+
+        The answer is remembered, because finding it takes longer the more ACLs exist. It leaves no
+        trace in the audit log.
+        """
         _check_is_listed(api, WRITE_TOPIC)
-        return self._authorizer.is_allowed_on_any(
-            self.principal, self.host, AclOperation.WRITE, AclResourceType.TOPIC
-        )
+        if self._generation != self._authorizer.generation:
+            self._forget()
+        if self._writes_some_topic is None:
+            self._writes_some_topic = self._authorizer.is_allowed_on_any(
+                self.principal, self.host, AclOperation.WRITE, AclResourceType.TOPIC
+            )
+        return self._writes_some_topic
 
     def acts_as_broker(self) -> bool:
         """Return whether the client has the permission that brokers need."""
@@ -128,6 +139,7 @@ class Access:
 
     def _forget(self) -> None:
         self._answers.clear()
+        self._writes_some_topic = None
         self._generation = self._authorizer.generation
 
     def _record(self, key: tuple[int, Permission, str], allowed: bool, is_audited: bool) -> None:

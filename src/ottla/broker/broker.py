@@ -462,6 +462,7 @@ class Broker:
         }
         for fetch in delayed:
             fetch.access_changed()
+        self.group_coordinator.permissions_changed()
 
     async def _apply_delta(self, delta: ImageDelta) -> None:
         if delta.broker_configs_changed:

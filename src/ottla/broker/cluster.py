@@ -20,7 +20,7 @@ from ottla.base.errors import ErrorCode, KafkaError, UserError
 from ottla.base.metadata import Check, Create, TxnConflict
 from ottla.base.types import TopicPartition
 from ottla.broker.cluster_controller import ClusterController
-from ottla.broker.forwarding import Forwarding
+from ottla.broker.forwarding import Forwarding, Sender
 from ottla.broker.leases import LeaseKeeper, LeaseStore
 from ottla.broker.logs import Logs
 from ottla.broker.partition import Partition
@@ -134,8 +134,10 @@ class Cluster:
     def dead_brokers(self) -> Collection[int]:
         return self.controller.dead_brokers().keys()
 
-    async def forward_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
-        return await self.forwarding.create_topics(requested)
+    async def forward_create_topics(
+        self, requested: Sequence[NewTopic], sender: Sender | None
+    ) -> list[TopicDecision]:
+        return await self.forwarding.create_topics(requested, sender)
 
     def _lease_regained(self) -> None:
         self.controller.restart_lease_expiry()

@@ -30,6 +30,7 @@ from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import Check, Create, Op, Replace, TxnConflict
 from ottla.base.types import TopicPartition, new_uuid
+from ottla.broker.forwarding import Sender
 from ottla.broker.ports import Configuration, Metadata, NodeId, Store
 from ottla.core.controller.acls import (
     AclFields,
@@ -128,7 +129,9 @@ class ControllerCluster(Protocol):
     def dead_brokers(self) -> Collection[int]:
         """Return the brokers whose lease has expired."""
 
-    async def forward_create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
+    async def forward_create_topics(
+        self, requested: Sequence[NewTopic], sender: Sender | None
+    ) -> list[TopicDecision]:
         """Have the controller create topics. Raises KafkaError."""
 
 
@@ -201,16 +204,31 @@ class Controller:
 
         return await self._serialised(change, timeout_ms)
 
-    async def auto_create_topics(self, names: Iterable[str]) -> list[TopicDecision]:
-        """Create topics with the broker's defaults; internal topics have their own. A broker that
-        is not the controller asks the controller."""
+    async def auto_create_topics(
+        self, names: Iterable[str], sender: Sender | None = None
+    ) -> list[TopicDecision]:
+        """Create topics with the broker's defaults; internal topics have their own.
+
+        A broker that is not the controller asks the controller.
+
+        Args:
+            names: The topics to create.
+            sender: The client that needs them, whose permissions have been checked here and are
+                checked again by another controller; None if this broker needs them.
+
+        Returns:
+            One decision per topic, with an error if it was refused.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER.
+        """
         config = self._broker.config
         most_replicas = 1 if self._cluster is None else None
         requested = [
             internal_topic(name, config, most_replicas) or NewTopic(name) for name in names
         ]
         if self._cluster is not None and not self._cluster.is_controller:
-            return await self._cluster.forward_create_topics(requested)
+            return await self._cluster.forward_create_topics(requested, sender)
         return await self.create_topics(requested)
 
     async def delete_topics(

@@ -69,6 +69,14 @@ RETRY_INTERVAL_S = 0.05
 
 
 _UNKNOWN_ADDRESS = bytes(4)
+_UNDECIDED = {
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
+"""Error codes of a broker that is not the controller: it only checks permissions."""
 _SIZE_BYTES = 4
 
 
@@ -83,6 +91,11 @@ class Sender(NamedTuple):
     client_id: str | None
     principal: Principal
     host: str
+
+    @classmethod
+    def of(cls, context: RequestContext) -> Sender:
+        """Return the sender of a request."""
+        return cls(context.correlation_id, context.client_id, context.principal, context.peer)
 
 
 class Forwarding:
@@ -127,8 +140,21 @@ class Forwarding:
         except ClientError as error:
             raise _not_forwarded(str(error)) from None
 
-    async def create_topics(self, requested: Sequence[NewTopic]) -> list[TopicDecision]:
-        """Have the controller create topics that this broker needs. Raises KafkaError."""
+    async def create_topics(
+        self, requested: Sequence[NewTopic], sender: Sender | None = None
+    ) -> list[TopicDecision]:
+        """Have the controller create topics.
+
+        Args:
+            requested: The topics to create.
+            sender: The client that needs them, whose permissions count; None if this broker does.
+
+        Returns:
+            One decision per topic, with an error if it was refused.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER if the controller cannot be reached, or does not accept it.
+        """
         request = rpc.create_topics(
             topics=[
                 {
@@ -143,8 +169,9 @@ class Forwarding:
             timeout_ms=CREATION_TIMEOUT_MS,
             validate_only=False,
         )
-        own = self._broker.peer_rule.principal_of_brokers
-        sender = Sender(0, peer_client_id(self._broker.node_id), own, "127.0.0.1")
+        if sender is None:
+            own = self._broker.peer_rule.principal_of_brokers
+            sender = Sender(0, peer_client_id(self._broker.node_id), own, "127.0.0.1")
         response = await self.forward(request, CREATE_TOPICS_VERSION, sender)
         return [
             TopicDecision(topic.name, error=_error(topic.error_code, topic.error_message))
@@ -205,12 +232,19 @@ LocalHandler: TypeAlias = Callable[[RequestContext, Any], Response[Any]]
 """A handler with its broker."""
 
 
-def forwarding(handle: Handler[BrokerT]) -> Handler[BrokerT]:
-    """Wrap a handler so that a broker which is not the controller forwards the request."""
+def forwarding(
+    handle: Handler[BrokerT], is_local: Callable[[Any], bool] | None = None
+) -> Handler[BrokerT]:
+    """Wrap a handler so that a broker which is not the controller forwards the request.
+
+    Args:
+        handle: The handler.
+        is_local: Returns whether a request concerns only the broker that it was sent to.
+    """
 
     def handle_or_forward(broker: BrokerT, context: RequestContext, request: Any) -> Response[Any]:
         cluster = broker.cluster
-        if cluster is None:
+        if cluster is None or (is_local is not None and is_local(request)):
             return handle(broker, context, request)
         return _retry_until_decided(cluster, context, request, partial(handle, broker))
 
@@ -236,9 +270,7 @@ async def _decide_or_forward(
     if not cluster.is_controller:
         try:
             forwarded: Request[Message] = Request(Api(context.api_key), as_dict(request))
-            sender = Sender(
-                context.correlation_id, context.client_id, context.principal, context.peer
-            )
+            sender = Sender.of(context)
             return as_dict(await cluster.forwarding.forward(forwarded, context.api_version, sender))
         except KafkaError:
             pass  # the local handler builds the NOT_CONTROLLER response of each API
@@ -247,7 +279,11 @@ async def _decide_or_forward(
 
 
 def is_not_controller(response: Body) -> bool:
-    """Return whether a response says NOT_CONTROLLER throughout, so nothing has been decided."""
+    """Return whether a response says NOT_CONTROLLER throughout, so nothing has been decided.
+
+    Any broker refuses the parts of a request for which the client has no permission. The controller
+    refuses them again.
+    """
     if response.get("error_code") == ErrorCode.NOT_CONTROLLER:
         return True
     codes = [
@@ -257,7 +293,7 @@ def is_not_controller(response: Body) -> bool:
         for part in parts
         if "error_code" in part
     ]
-    return bool(codes) and set(codes) == {ErrorCode.NOT_CONTROLLER}
+    return ErrorCode.NOT_CONTROLLER in codes and _UNDECIDED.issuperset(codes)
 
 
 def _error(code: int, message: str | None) -> KafkaError | None:

@@ -71,6 +71,12 @@ class GroupCoordinator(Coordinator):
             assert isinstance(runner.shard, GroupShard)
             runner.shard.settings = self.settings
 
+    def permissions_changed(self) -> None:
+        """Find out again which topics match the patterns that members have subscribed to."""
+        for runner in self.runtime.runners:
+            assert isinstance(runner.shard, GroupShard)
+            runner.shard.permissions_changed()
+
     # --------------------------------------------------------------------------- start and stop
 
     def start(self) -> None:

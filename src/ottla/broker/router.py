@@ -7,7 +7,7 @@ exception is ApiVersions itself (see its handler)."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.ports import Piece
@@ -227,6 +227,11 @@ run time which types a handler gets and returns. Each handler names them (`ottla
 ADVERTISED_FROM_ZERO = frozenset({Api.PRODUCE})
 """handlers/api_versions.py says why."""
 
+IS_LOCAL: dict[Api, Callable[[Any], bool]] = {
+    Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.alters_only_loggers,
+}
+"""APIs that are forwarded, with a function that returns whether a request is not."""
+
 EXCLUSIVE_APIS = frozenset({Api.FETCH})
 """A connection serves one at a time, because responses can be large; and a fetch changes
 nothing, so it is dropped when its connection is lost."""
@@ -243,7 +248,7 @@ class Route:
 
     def __init__(self, api: Api, handle: Handler[HandlerPorts]) -> None:
         self.api = api
-        self.handle = forwarding(handle) if api in FORWARDED else handle
+        self.handle = forwarding(handle, IS_LOCAL.get(api)) if api in FORWARDED else handle
         self.versions = schema.versions(api)
         self.is_coroutine = inspect.iscoroutinefunction(handle) or api in FORWARDED
         """Whether the request must stay valid after the handler has returned."""

@@ -27,7 +27,12 @@ from ottla.broker.context import RequestContext
 from ottla.broker.controller import Controller
 from ottla.broker.ports import Configuration, Metadata, NodeId
 from ottla.core.security.authorizer import OPERATIONS
-from ottla.core.security.permissions import DESCRIBE_CLUSTER, DESCRIBE_TOPIC
+from ottla.core.security.permissions import (
+    CREATE_IN_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC,
+)
 from ottla.metadata.image import ClusterImage
 
 if TYPE_CHECKING:
@@ -186,13 +191,14 @@ def reachable_brokers(broker: Metadata, listener: str) -> list[ReachableBroker]:
     return found
 
 
-def requested_operations(is_requested: bool, operations: int) -> int:
-    return operations if is_requested else NOT_REQUESTED
-
-
 def authorized_cluster_operations(context: RequestContext) -> int:
     """Return what the client may do in the cluster, as bits; 0 if it may not describe it."""
     return context.operations(AclResourceType.CLUSTER) if context.may(DESCRIBE_CLUSTER) else 0
+
+
+def may_create_topic(context: RequestContext, name: str) -> bool:
+    """Return whether the client may create a topic."""
+    return context.may(CREATE_IN_CLUSTER, is_audited=False) or context.may(CREATE_TOPIC, name)
 
 
 def error_fields(error: KafkaError | None) -> ErrorFields:

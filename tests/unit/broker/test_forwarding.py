@@ -12,16 +12,17 @@ import pytest
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import RequestContext
-from ottla.broker.forwarding import FORWARDED, Forwarding, Sender
+from ottla.broker.forwarding import FORWARDED, Forwarding, Sender, is_not_controller
 from ottla.broker.handlers.envelope import Envelope
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.router import Router
+from ottla.core.controller.create_topics import NewTopic
 from ottla.core.security.peers import PeerRule
 from ottla.core.security.principal import ANONYMOUS, Principal
 from ottla.net.errors import ConnectionLost, UnsupportedVersion
 from ottla.wire import codec, rpc
 from ottla.wire.api import Api
-from ottla.wire.principal_data import PrincipalData, encode_principal
+from ottla.wire.principal_data import PrincipalData, decode_principal, encode_principal
 from ottla.wire.request import Request
 
 VERSION = 7
@@ -246,3 +247,42 @@ def test_the_address_is_sent_in_its_binary_form(host: str, expected: bytes) -> N
     with pytest.raises(KafkaError):
         asyncio.run(forwarding.forward(rpc.create_topics(), VERSION, Sender(1, None, ALICE, host)))
     assert found == [expected]
+
+
+def test_topics_are_created_for_the_client_that_needs_them_or_for_the_broker() -> None:
+    senders = []
+
+    def answer(request: Request[Any]) -> Any:
+        principal = decode_principal(request.body["request_principal"])
+        senders.append((f"{principal.type}:{principal.name}", request.body["client_host_address"]))
+        raise ConnectionLost("enough")
+
+    forwarding = Forwarding(broker())
+    peers: Any = Peers(answer)
+    forwarding._peers = peers
+    for sender in (Sender(1, None, ALICE, "192.0.2.7"), None):
+        with pytest.raises(KafkaError):
+            asyncio.run(forwarding.create_topics([NewTopic("t")], sender))
+    assert senders == [
+        ("User:alice", bytes([192, 0, 2, 7])),
+        ("User:ANONYMOUS", bytes([127, 0, 0, 1])),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ([E.NOT_CONTROLLER], True),
+        ([E.NOT_CONTROLLER, E.TOPIC_AUTHORIZATION_FAILED], True),
+        ([E.NOT_CONTROLLER, E.UNKNOWN_TOPIC_OR_PARTITION], True),
+        ([E.NOT_CONTROLLER, E.NONE], False),
+        ([E.NOT_CONTROLLER, E.REQUEST_TIMED_OUT], False),
+        ([E.TOPIC_AUTHORIZATION_FAILED], False),
+        ([], False),
+    ],
+)
+def test_a_request_is_retried_while_no_controller_has_decided_a_part_of_it(
+    codes: list[ErrorCode], expected: bool
+) -> None:
+    response = {"throttle_time_ms": 0, "topics": [{"error_code": each} for each in codes]}
+    assert is_not_controller(response) is expected

@@ -1,7 +1,10 @@
 """AddOffsetsToTxn (key 25), versions 0–4: the announcement that a transaction will commit offsets.
 
 It adds the group's partition of the offsets topic, which is created if it does not exist.
-PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2."""
+PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+
+With an authorizer, the client needs WRITE on the transactional ID, or else
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and READ on the group, or else GROUP_AUTHORIZATION_FAILED."""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.group_coordinator import OFFSETS_TOPIC
 from ottla.broker.internal_topic import InternalTopic
 from ottla.core.coordinator import ProducerIdAndEpoch
+from ottla.core.security.permissions import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from ottla.core.txn.events import AddPartitionsRequested, PartitionCodes
 
 if TYPE_CHECKING:
@@ -48,6 +52,11 @@ class Ports(Protocol):
 def handle(
     broker: Ports, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> Response[AddOffsetsToTxnResponseDict]:
+    try:
+        context.check(WRITE_TRANSACTIONAL_ID, request.transactional_id)
+        context.check(READ_GROUP, request.group_id)
+    except KafkaError as error:
+        return {"error_code": error.code}
     if not request.transactional_id or not request.group_id:
         return {"error_code": ErrorCode.INVALID_REQUEST}
     if broker.group_coordinator.topic.image is None:

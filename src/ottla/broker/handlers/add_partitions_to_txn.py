@@ -9,7 +9,11 @@
   OPERATION_NOT_ATTEMPTED.
 - While the producer's previous transaction is being completed, the response waits for up to
   `add.partitions.to.txn.retry.backoff.ms`; then it is CONCURRENT_TRANSACTIONS.
-- PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2."""
+- PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+- With an authorizer, a client needs WRITE on the transactional ID, or else all partitions are
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and WRITE on each topic, or else its partitions are
+  TOPIC_AUTHORIZATION_FAILED, whether it exists or not, and the others OPERATION_NOT_ATTEMPTED. From
+  version 4 on it needs CLUSTER_ACTION on the cluster and nothing else."""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ from ottla.broker.delayed_response import ConvertedToken, DelayedResponses
 from ottla.broker.peers import report_stranger
 from ottla.broker.ports import Metadata, PeerRecognition, TransactionSubmitter
 from ottla.core.coordinator import ProducerIdAndEpoch, Token
+from ottla.core.security.permissions import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from ottla.core.txn.events import AddPartitionsRequested, PartitionCodes, VerifyRequested
 
 if TYPE_CHECKING:
@@ -62,7 +67,7 @@ def handle(
         for transaction in request.transactions:
             producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
             _TransactionRequest(
-                broker, version, transaction.transactional_id, producer, transaction.topics
+                broker, context, transaction.transactional_id, producer, transaction.topics
             ).submit(delayed, verify_only=transaction.verify_only)
         return delayed.response()
     delayed = DelayedResponses(_only_result)
@@ -71,7 +76,7 @@ def handle(
     )
     _TransactionRequest(
         broker,
-        version,
+        context,
         request.v3_and_below_transactional_id,
         producer,
         request.v3_and_below_topics,
@@ -93,13 +98,14 @@ class _TransactionRequest:
     def __init__(
         self,
         broker: Ports,
-        version: int,
+        context: RequestContext,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         topics: Sequence[AddPartitionsToTxnTopic],
     ) -> None:
         self._broker = broker
-        self._version = version
+        self._context = context
+        self._version = context.api_version
         self._id = transactional_id
         self._producer = producer
         self._keys = [
@@ -112,6 +118,9 @@ class _TransactionRequest:
         *,
         verify_only: bool,
     ) -> None:
+        if self._is_from_client and not self._context.may(WRITE_TRANSACTIONAL_ID, self._id):
+            delayed.add_body(self._all(WRITE_TRANSACTIONAL_ID.error))
+            return
         rejected = self._rejected()
         if rejected:
             attempted = dict.fromkeys(self._keys, ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -127,20 +136,35 @@ class _TransactionRequest:
         if verify_only:
             coordinator.submit(VerifyRequested(token, self._id, self._producer, keys))
             return
-        version = 2 if self._version >= _FIRST_BATCHED else 0
+        version = 0 if self._is_from_client else 2
         coordinator.add_partitions(
             AddPartitionsRequested(token, self._id, self._producer, keys, client_version=version)
         )
 
+    @property
+    def _is_from_client(self) -> bool:
+        return self._version < _FIRST_BATCHED
+
     def _rejected(self) -> dict[TopicPartition, ErrorCode]:
         rejected: dict[TopicPartition, ErrorCode] = {}
+        denied = self._denied_topics() if self._is_from_client else ()
         for key in self._keys:
             topic = self._broker.image.topics.get(key.topic)
-            if key.topic in INTERNAL_TOPICS and self._version < _FIRST_BATCHED:
-                rejected[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if key.topic in denied:
+                rejected[key] = WRITE_TOPIC.error
             elif topic is None or not 0 <= key.partition < len(topic.partitions):
                 rejected[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return rejected
+
+    def _denied_topics(self) -> set[str]:
+        """Return the topics that the client may not write to: internal ones, and those without
+        permission."""
+        names = dict.fromkeys(key.topic for key in self._keys)
+        return {
+            name
+            for name in names
+            if name in INTERNAL_TOPICS or not self._context.may(WRITE_TOPIC, name)
+        }
 
     def _finish(self, body: PartitionCodes) -> AddPartitionsToTxnResultDict:
         if "errors" in body:

@@ -4,7 +4,11 @@ Behaviours
 - A config that is not named loses its value; IncrementalAlterConfigs (KIP-339) avoids that.
 - `core.controller.alter_configs` lists the error codes. `validate_only` changes nothing.
 - The response is sent when the change is in effect.
-- Loggers cannot be altered by this API: INVALID_REQUEST, as in Kafka.
+- Loggers cannot be altered by this API: INVALID_REQUEST for every client, as in Kafka.
+- With an authorizer, the client needs ALTER_CONFIGS: on the topic (without it the resource is
+  TOPIC_AUTHORIZATION_FAILED, whether it exists or not), on the group (GROUP_AUTHORIZATION_FAILED),
+  or on the cluster for brokers and client metrics (CLUSTER_AUTHORIZATION_FAILED). The other
+  resources of the request are altered. A resource that is given twice is INVALID_REQUEST first.
 
 Deviations
 - Without an authorizer, CLUSTER_AUTHORIZATION_FAILED for changes of brokers by users who are not in
@@ -12,6 +16,7 @@ Deviations
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.config.resource import AlterOp, ResourceType
@@ -77,14 +82,20 @@ def _partitioned(
     """Return the decisions on changes that the client may not make, and the other changes."""
     refused: list[ConfigDecision] = []
     allowed: list[ConfigRequest] = []
+    counts = Counter((each.resource_type, each.resource_name) for each in requested)
     for each in requested:
         try:
-            check_may_alter(broker, context, each)
+            if counts[each.resource_type, each.resource_name] == 1 and not is_logger(each):
+                check_may_alter(broker, context, each)
         except KafkaError as error:
             refused.append(_failed(each, error))
         else:
             allowed.append(each)
     return refused, allowed
+
+
+def is_logger(request: ConfigRequest) -> bool:
+    return request.resource_type == ResourceType.BROKER_LOGGER
 
 
 def check_may_alter(broker: Ports, context: RequestContext, request: ConfigRequest) -> None:

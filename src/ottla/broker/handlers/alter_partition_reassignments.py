@@ -6,6 +6,8 @@ Behaviours
 - The response is sent when the reassignment has begun; ListPartitionReassignments shows when it is
   complete.
 - Version 1 can forbid changes of the replication factor (KIP-860).
+- With an authorizer, the client needs ALTER on the cluster: CLUSTER_AUTHORIZATION_FAILED.
+- An error of the whole request is at the top level and at every partition.
 
 Deviations: none known."""
 
@@ -18,6 +20,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.reassignment import ReassignmentRequest
+from ottla.core.security.permissions import ALTER_CLUSTER
 
 if TYPE_CHECKING:
     from ottla.wire.messages.alter_partition_reassignments import (
@@ -39,6 +42,7 @@ async def handle(
         for each in topic.partitions
     ]
     try:
+        context.check(ALTER_CLUSTER)
         decisions = await broker.controller.alter_reassignments(
             requested, may_change_factor=may_change, timeout_ms=request.timeout_ms
         )
@@ -47,7 +51,16 @@ async def handle(
             "allow_replication_factor_change": may_change,
             "error_code": error.code,
             "error_message": error.message,
-            "responses": [],
+            "responses": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {"partition_index": each.partition_index, **error_fields(error)}
+                        for each in topic.partitions
+                    ],
+                }
+                for topic in request.topics
+            ],
         }
     topics: dict[str, list[ReassignablePartitionResponseDict]] = {}
     for decision in decisions:

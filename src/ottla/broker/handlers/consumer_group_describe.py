@@ -2,7 +2,10 @@
 
 - An unknown or classic group is GROUP_ID_NOT_FOUND, with a message; an empty ID INVALID_GROUP_ID.
 - Version 1 has the protocol that each member uses.
-- Authorized operations only on request: all of them, as there is no authorizer."""
+- Authorized operations only on request; all of them without an authorizer.
+- With an authorizer, the client needs DESCRIBE on each group, or else that group is
+  GROUP_AUTHORIZATION_FAILED, and DESCRIBE on all topics of its members' assignments, or else the
+  whole group is TOPIC_AUTHORIZATION_FAILED."""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
-from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
+from ottla.broker.handlers.describe_groups import group_operations
 from ottla.broker.ports import GroupSubmitter
-from ottla.broker.topic_views import requested_operations
 from ottla.core.group.events import ConsumerDescribeRequested
+from ottla.core.security.permissions import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
     from ottla.wire.messages.consumer_group_describe import (
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
         ConsumerGroupDescribeResponseDict,
         DescribedGroupDict,
     )
+
+_HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
 
 
 class Coordinator(GroupSubmitter, Protocol):
@@ -40,21 +45,46 @@ class Ports(Protocol):
 def handle(
     broker: Ports, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Response[ConsumerGroupDescribeResponseDict]:
-    operations = requested_operations(request.include_authorized_operations, GROUP_OPERATIONS)
+    def finish_group(group: DescribedGroupDict) -> DescribedGroupDict:
+        if group.get("error_code"):
+            return group
+        if not _may_describe_topics(context, group):
+            return {**_error(group["group_id"], DESCRIBE_TOPIC.error), "error_message": _HIDDEN}
+        operations = group_operations(
+            context, group["group_id"], is_requested=request.include_authorized_operations
+        )
+        return {**group, "authorized_operations": operations}
 
     def finish(groups: list[DescribedGroupDict]) -> ConsumerGroupDescribeResponseDict:
-        return {"groups": [{**group, "authorized_operations": operations} for group in groups]}
+        return {"groups": [finish_group(group) for group in groups]}
 
     delayed = DelayedResponses(finish)
     for group_id in request.group_ids:
         if not broker.group_coordinator.serves_consumer_protocol:
             delayed.add_body(_error(group_id, ErrorCode.UNSUPPORTED_VERSION))
+        elif not context.may(DESCRIBE_GROUP, group_id):
+            delayed.add_body(_error(group_id, DESCRIBE_GROUP.error))
         elif not group_id:
             delayed.add_body(_error(group_id, ErrorCode.INVALID_GROUP_ID))
         else:
             token = delayed.add_pending(partial(_error, group_id))
             broker.group_coordinator.submit(ConsumerDescribeRequested(token, group_id))
     return delayed.response()
+
+
+def _may_describe_topics(context: RequestContext, group: DescribedGroupDict) -> bool:
+    """Return whether the client may describe all topics of the members' assignments. The audit log
+    shows all denials."""
+    if context.access is None:
+        return True
+    names = {
+        topic["topic_name"]
+        for member in group["members"]
+        for assignment in (member["assignment"], member["target_assignment"])
+        for topic in assignment["topic_partitions"]
+    }
+    hidden = [name for name in names if not context.may(DESCRIBE_TOPIC, name)]
+    return not hidden
 
 
 def _error(group_id: str, code: ErrorCode) -> DescribedGroupDict:

@@ -9,16 +9,24 @@
 - Errors in the request, with a message: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR,
   INVALID_REGULAR_EXPRESSION. Errors of the group: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
   FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
+- With an authorizer, the client needs READ on the group, or else GROUP_AUTHORIZATION_FAILED, and
+  DESCRIBE on all of `subscribed_topic_names`, or else TOPIC_AUTHORIZATION_FAILED. A regular
+  expression matches only topics on which the client has DESCRIBE: the client whose heartbeat brings
+  it, or is the first one after a change of topics or ACLs. All members that subscribe to it share
+  the result.
 
 Deviations
 - Regular expressions do not match internal topics. Kafka leaves that to authorization.
-- A regular expression is resolved at once, not by later heartbeats.
+- A regular expression is resolved at once, not by later heartbeats, and a new one alone: Kafka then
+  resolves all of the group. A change of ACLs takes effect with the next heartbeat; Kafka notices it
+  when topics are created, or after `group.consumer.regex.refresh.interval.ms`.
 - A static member that repeats its first request does not get UNRELEASED_INSTANCE_ID."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
@@ -29,6 +37,7 @@ from ottla.core.group.consumer_heartbeat import check
 from ottla.core.group.consumer_records import Assignment
 from ottla.core.group.events import ConsumerHeartbeat
 from ottla.core.group.settings import GroupSettings
+from ottla.core.security.permissions import DESCRIBE_TOPIC, READ_GROUP
 
 if TYPE_CHECKING:
     from ottla.wire.messages.consumer_group_heartbeat import (
@@ -59,6 +68,10 @@ def handle(
     coordinator = broker.group_coordinator
     if not coordinator.serves_consumer_protocol:
         return _error(ErrorCode.UNSUPPORTED_VERSION)
+    if not context.may(READ_GROUP, request.group_id):
+        return _error(READ_GROUP.error)
+    if not _may_subscribe(context, request.subscribed_topic_names or ()):
+        return _error(DESCRIBE_TOPIC.error)
     delayed = DelayedResponse(_error)
     event = ConsumerHeartbeat(
         delayed,
@@ -76,12 +89,20 @@ def handle(
         owned=_owned(request.topic_partitions),
         new_id=request.member_id or str(uuid.uuid4()),
     )
+    if context.access is not None:
+        event.visible = partial(context.visible, DESCRIBE_TOPIC)
     try:
         check(event, context.api_version, coordinator.settings.consumer_assignors)
     except KafkaError as error:
         return {"error_code": error.code, "error_message": error.message}
     coordinator.submit(event)
     return delayed.response()
+
+
+def _may_subscribe(context: RequestContext, topics: Sequence[str]) -> bool:
+    """Return whether the client may describe all topics. The audit log shows all denials."""
+    hidden = [name for name in dict.fromkeys(topics) if not context.may(DESCRIBE_TOPIC, name)]
+    return not hidden
 
 
 def _owned(topics: Sequence[TopicPartitionsRequest] | None) -> Assignment | None:

@@ -4,17 +4,23 @@ Behaviours
 - `count` is the new total. The controller places the replicas unless the request lists them.
 - `core.controller.create_partitions` lists the error codes. `validate_only` changes nothing.
 - The response is sent when the new partitions can be produced to, or after the timeout.
+- With an authorizer, the client needs ALTER on each topic; without it, the topic is
+  TOPIC_AUTHORIZATION_FAILED, whether it exists or not. A topic that is given twice is
+  INVALID_REQUEST before that.
 
 Deviations: none known."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import KafkaError
 from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.create_partitions import PartitionIncrease, PartitionsDecision
+from ottla.core.security.permissions import ALTER_TOPIC
 
 if TYPE_CHECKING:
     from ottla.wire.messages.create_partitions import (
@@ -27,17 +33,35 @@ if TYPE_CHECKING:
 async def handle(
     broker: TopicPorts, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponseDict:
-    requested = [_more_partitions(topic) for topic in request.topics]
-    try:
-        decisions = await broker.controller.create_partitions(
-            requested, validate_only=request.validate_only, timeout_ms=request.timeout_ms
-        )
-    except KafkaError as error:
-        names = dict.fromkeys(each.name for each in requested)
-        decisions = [PartitionsDecision(name, error=error) for name in names]
+    denied = _denied(context, [topic.name for topic in request.topics])
+    requested = [_more_partitions(topic) for topic in request.topics if topic.name not in denied]
+    decisions: list[PartitionsDecision] = []
+    if requested:
+        try:
+            decisions = await broker.controller.create_partitions(
+                requested, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+            )
+        except KafkaError as error:
+            names = dict.fromkeys(each.name for each in requested)
+            decisions = [PartitionsDecision(name, error=error) for name in names]
+    errors = denied | {each.name: each.error for each in decisions}
     return {
         "throttle_time_ms": 0,
-        "results": [{"name": each.name, **error_fields(each.error)} for each in decisions],
+        "results": [
+            {"name": name, **error_fields(errors[name])}
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ],
+    }
+
+
+def _denied(context: RequestContext, names: Iterable[str]) -> dict[str, KafkaError | None]:
+    """Return the errors of the topics that the client may not alter."""
+    if context.access is None:
+        return {}
+    return {
+        name: KafkaError(ALTER_TOPIC.error)
+        for name, count in Counter(names).items()
+        if count == 1 and not context.may(ALTER_TOPIC, name)
     }
 
 

@@ -2,7 +2,10 @@
 
 -1 means the high watermark. The new log start offset is checkpointed before the response, so a
 crash does not bring the records back; the next retention check deletes their segments. A topic that
-is only compacted is refused (POLICY_VIOLATION), because deleting its records would lose keys."""
+is only compacted is refused (POLICY_VIOLATION), because deleting its records would lose keys.
+
+With an authorizer, the client needs DELETE on each topic; without it, the partitions are
+TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not."""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext
 from ottla.broker.ports import PartitionLookup
+from ottla.core.security.permissions import DELETE_TOPIC
 
 if TYPE_CHECKING:
     from ottla.wire.messages.delete_records import (
@@ -45,7 +49,8 @@ async def handle(
             {
                 "name": topic.name,
                 "partitions": [
-                    _delete(broker, topic.name, requested) for requested in topic.partitions
+                    _delete(broker, context, topic.name, requested)
+                    for requested in topic.partitions
                 ],
             }
             for topic in request.topics
@@ -56,10 +61,11 @@ async def handle(
 
 
 def _delete(
-    broker: Ports, topic: str, requested: DeleteRecordsPartition
+    broker: Ports, context: RequestContext, topic: str, requested: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResultDict:
     index = requested.partition_index
     try:
+        context.check(DELETE_TOPIC, topic)
         if topic in INTERNAL_TOPICS:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,

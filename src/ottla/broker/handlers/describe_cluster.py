@@ -1,7 +1,9 @@
 """DescribeCluster (key 60), versions 0–2.
 
 Behaviours
-- KIP-700; the cluster's authorized operations are returned only on request.
+- KIP-700; the cluster's authorized operations are returned only on request. With an authorizer,
+  the client needs DESCRIBE on the cluster to see its own there; without it, the field is 0. The
+  brokers are returned to every client.
 - KIP-919: from version 1 the client requests brokers (1) or controllers (2). A broker only answers
   for brokers: 2 is MISMATCHED_ENDPOINT_TYPE, anything else UNSUPPORTED_ENDPOINT_TYPE.
 - From version 2 fenced brokers are included on request: registered brokers that are not alive,

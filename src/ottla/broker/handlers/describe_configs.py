@@ -7,6 +7,9 @@ Behaviours
 - Synonyms (KIP-226) and, from version 3, types and documentation (KIP-569) on request.
 - An unknown topic is UNKNOWN_TOPIC_OR_PARTITION. Any other broker is INVALID_REQUEST, because only
   that broker knows its configs.
+- With an authorizer, the client needs DESCRIBE_CONFIGS: on the topic (without it the resource is
+  TOPIC_AUTHORIZATION_FAILED, whether it exists or not), on the group (GROUP_AUTHORIZATION_FAILED),
+  or on the cluster for brokers, loggers and client metrics (CLUSTER_AUTHORIZATION_FAILED).
 
 Deviations
 - Client metrics (16) have no configs yet: INVALID_REQUEST."""
@@ -25,6 +28,11 @@ from ottla.broker.loggers import logger_levels
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.alter_configs import canonical_broker_name
 from ottla.core.controller.topic_names import validate_topic_name
+from ottla.core.security.permissions import (
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+)
 
 if TYPE_CHECKING:
     from ottla.wire.messages.describe_configs import (
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     )
 
 _DYNAMIC_BROKER_LOGGER_CONFIG = 6
+_OF_CLUSTER = (ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS)
 
 
 def handle(
@@ -43,16 +52,20 @@ def handle(
 ) -> DescribeConfigsResponseDict:
     return {
         "throttle_time_ms": 0,
-        "results": [_result(broker, resource, request) for resource in request.resources],
+        "results": [_result(broker, context, each, request) for each in request.resources],
     }
 
 
 def _result(
-    broker: TopicPorts, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    broker: TopicPorts,
+    context: RequestContext,
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
 ) -> DescribeConfigsResultDict:
     error: KafkaError | None = None
     configs: list[DescribeConfigsResourceResultDict] = []
     try:
+        _check_may_describe(context, resource)
         configs = _configs(broker, resource, request)
     except KafkaError as caught:
         error = caught
@@ -62,6 +75,16 @@ def _result(
         "resource_name": resource.resource_name,
         "configs": configs,
     }
+
+
+def _check_may_describe(context: RequestContext, resource: DescribeConfigsResource) -> None:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == ResourceType.TOPIC:
+        context.check(DESCRIBE_TOPIC_CONFIGS, name)
+    elif kind == ResourceType.GROUP:
+        context.check(DESCRIBE_GROUP_CONFIGS, name)
+    elif kind in _OF_CLUSTER:
+        context.check(DESCRIBE_CLUSTER_CONFIGS)
 
 
 def _configs(

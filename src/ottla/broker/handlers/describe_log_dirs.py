@@ -1,7 +1,10 @@
 """DescribeLogDirs (key 35), versions 1–5: the data directories, their logs, size and free space.
 
 A directory that refuses writes has the error KAFKA_STORAGE_ERROR. Its logs are listed all the same,
-because they can still be read."""
+because they can still be read.
+
+With an authorizer, the client needs DESCRIBE on the cluster; without it, the response is empty, and
+CLUSTER_AUTHORIZATION_FAILED from version 3."""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext
 from ottla.broker.partition import Partition
 from ottla.broker.ports import HostedPartitions, Threads
+from ottla.core.security.permissions import DESCRIBE_CLUSTER
 from ottla.storage.log_dirs import LogDirectory
 
 if TYPE_CHECKING:
@@ -42,6 +46,8 @@ class Ports(HostedPartitions, Threads, Protocol):
 async def handle(
     broker: Ports, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponseDict:
+    if not context.may(DESCRIBE_CLUSTER):
+        return {"error_code": DESCRIBE_CLUSTER.error, "results": []}
     wanted = None
     if request.topics is not None:
         wanted = {

@@ -9,6 +9,10 @@ Behaviours
 - A cursor that points to a topic that no longer exists starts at the next topic. A negative
   partition index is INVALID_REQUEST.
 - Authorized operations are always returned.
+- With an authorizer, the client needs DESCRIBE on each topic. Without it, a topic that was
+  requested by name is TOPIC_AUTHORIZATION_FAILED, whether it exists or not, and comes after the
+  topics of the page; if all topics were requested, it is left out. Such topics do not count for the
+  limit.
 
 Deviations
 - Eligible leader replicas are always empty: no replica outside the ISR is eligible."""
@@ -17,18 +21,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.base.acl import AclResourceType
 from ottla.base.cluster import INTERNAL_TOPICS, TopicImage
 from ottla.base.errors import ErrorCode
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import (
     NOT_REQUESTED,
-    TOPIC_OPERATIONS,
     Style,
     TopicPorts,
     described_topic,
 )
 from ottla.core.controller.topic_names import topic_name_error
+from ottla.core.security.permissions import DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
     from ottla.wire.messages.describe_topic_partitions import (
@@ -53,18 +58,30 @@ def handle(
     names = [name for name in sorted(set(requested) or known) if name >= first_name]
     start = 0 if cursor is None or names[:1] != [first_name] else cursor.partition_index
     limit = broker.config.max_request_partition_size_limit
-    page = _Page(broker, context.listener, max(1, min(limit, request.response_partition_limit)))
+    page = _Page(broker, context, max(1, min(limit, request.response_partition_limit)))
+    denied: list[DescribeTopicPartitionsResponseTopicDict] = []
+    is_checked = context.access is not None
     for name in names:
-        if not page.add(name, start):
+        if is_checked and not _may_describe(context, name, is_listing=not requested):
+            if requested:
+                denied.append(_denied_topic(name))
+        elif not page.add(name, start):
             break
         start = 0
-    return {"throttle_time_ms": 0, "topics": page.topics, "next_cursor": page.next_cursor}
+    topics = [*page.topics, *denied]
+    return {"throttle_time_ms": 0, "topics": topics, "next_cursor": page.next_cursor}
+
+
+def _may_describe(context: RequestContext, name: str, *, is_listing: bool) -> bool:
+    if is_listing:
+        return bool(context.visible(DESCRIBE_TOPIC, (name,)))
+    return context.may(DESCRIBE_TOPIC, name)
 
 
 class _Page:
-    def __init__(self, broker: TopicPorts, listener: str, limit: int) -> None:
+    def __init__(self, broker: TopicPorts, context: RequestContext, limit: int) -> None:
         self._broker = broker
-        self._listener = listener
+        self._context = context
         self._remaining = limit
         self.topics: list[DescribeTopicPartitionsResponseTopicDict] = []
         self.next_cursor: CursorResponseDict | None = None
@@ -77,7 +94,8 @@ class _Page:
             return False
         topic = self._broker.image.topics.get(name)
         if topic is None:
-            self.topics.append(_unknown_topic(name))
+            operations = self._context.operations(AclResourceType.TOPIC, name)
+            self.topics.append(_unknown_topic(name, operations))
             return True
         end = start + self._remaining
         self.topics.append(self._described(topic, start, end))
@@ -90,8 +108,9 @@ class _Page:
     def _described(
         self, topic: TopicImage, start: int, end: int
     ) -> DescribeTopicPartitionsResponseTopicDict:
-        image = self._broker.image
-        view = described_topic(image, topic, self._listener, Style.NEWEST, TOPIC_OPERATIONS)
+        image, context = self._broker.image, self._context
+        operations = context.operations(AclResourceType.TOPIC, topic.name)
+        view = described_topic(image, topic, context.listener, Style.NEWEST, operations)
         return {
             "error_code": view["error_code"],
             "name": view["name"],
@@ -118,11 +137,15 @@ def _partition(
     }
 
 
-def _unknown_topic(name: str) -> DescribeTopicPartitionsResponseTopicDict:
+def _denied_topic(name: str) -> DescribeTopicPartitionsResponseTopicDict:
+    return {**_failed_topic(DESCRIBE_TOPIC.error, name, NOT_REQUESTED), "is_internal": False}
+
+
+def _unknown_topic(name: str, operations: int) -> DescribeTopicPartitionsResponseTopicDict:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic_name_error(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return _failed_topic(code, name, TOPIC_OPERATIONS)
+    return _failed_topic(code, name, operations)
 
 
 def _failed_topic(

@@ -4,7 +4,8 @@ Behaviours
 - No list of users, or an empty one, describes every user. The response contains mechanisms and
   iterations, never salts or keys.
 - A user without credentials: RESOURCE_NOT_FOUND. A user named twice: DUPLICATE_RESOURCE.
-- The client needs DESCRIBE on the cluster.
+- With an authorizer, the client needs DESCRIBE on the cluster. CLUSTER_AUTHORIZATION_FAILED is at
+  the top level, and at every user that the request names.
 - Any broker answers, from its own image.
 
 Deviations
@@ -37,7 +38,12 @@ def handle(
         check_has_no_token(context.principal)
         context.check(DESCRIBE_CLUSTER)
     except KafkaError as error:
-        return {"error_code": error.code, "error_message": error.message, "results": []}
+        names = dict.fromkeys(each.name for each in request.users or ())
+        return {
+            "error_code": error.code,
+            "error_message": error.message,
+            "results": [_error(name, error.code, error.message) for name in names],
+        }
     image = broker.image
     counts = Counter([each.name for each in request.users or ()]) or Counter(sorted(image.scram))
     return {

@@ -5,6 +5,8 @@ Behaviours
   those that need no election are left out of the response.
 - `core.controller.elect_leaders` lists the error codes.
 - The response is sent when this broker, the controller, has applied the elections.
+- With an authorizer, the client needs ALTER on the cluster: CLUSTER_AUTHORIZATION_FAILED.
+- An error of the whole request is at the top level, from version 1, and at every partition.
 
 Deviations: none known."""
 
@@ -17,6 +19,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields
+from ottla.core.security.permissions import ALTER_CLUSTER
 
 if TYPE_CHECKING:
     from ottla.wire.messages.elect_leaders import (
@@ -39,10 +42,11 @@ async def handle(
             for index in topic.partitions
         ]
     try:
+        context.check(ALTER_CLUSTER)
         kind = _election_type(context, request)
         decisions = await broker.controller.elect_leaders(kind, keys, timeout_ms=request.timeout_ms)
     except KafkaError as error:
-        return {"error_code": error.code, "replica_election_results": []}
+        return _failed(request, error)
     topics: dict[str, list[PartitionResultDict]] = {}
     for each in decisions:
         result: PartitionResultDict = {
@@ -54,6 +58,21 @@ async def handle(
         "error_code": ErrorCode.NONE,
         "replica_election_results": [
             {"topic": name, "partition_result": results} for name, results in topics.items()
+        ],
+    }
+
+
+def _failed(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponseDict:
+    return {
+        "error_code": error.code,
+        "replica_election_results": [
+            {
+                "topic": topic.topic,
+                "partition_result": [
+                    {"partition_id": index, **error_fields(error)} for index in topic.partitions
+                ],
+            }
+            for topic in request.topic_partitions or ()
         ],
     }
 

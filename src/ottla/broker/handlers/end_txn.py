@@ -4,7 +4,9 @@
   the same response, or CONCURRENT_TRANSACTIONS while markers are being written.
 - Version 5 (KIP-890): the end bumps the producer epoch. The response has the new epoch, or a new
   producer ID if the epochs are exhausted. An abort succeeds even if no partition was added.
-- PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2."""
+- PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+- With an authorizer, the client needs WRITE on the transactional ID, or else
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.ports import TransactionSubmitter
 from ottla.core.coordinator import NO_PRODUCER_ID, ProducerIdAndEpoch
+from ottla.core.security.permissions import WRITE_TRANSACTIONAL_ID
 from ottla.core.txn.events import EndRequested, NewIdEvent
 from ottla.core.txn.machine import EPOCH_BUMP_VERSION
 from ottla.core.txn.records import NO_EPOCH
@@ -43,6 +46,8 @@ def handle(
     broker: Ports, context: RequestContext, request: EndTxnRequest
 ) -> Response[EndTxnResponseDict]:
     version = context.api_version
+    if not context.may(WRITE_TRANSACTIONAL_ID, request.transactional_id):
+        return _error(WRITE_TRANSACTIONAL_ID.error, version)
     if not request.transactional_id:
         return _error(ErrorCode.INVALID_REQUEST, version)
 

@@ -5,11 +5,16 @@
   first request creates the topic, and its response waits for that.
 - Several keys at once from version 4 (KIP-699); each has its own error.
 - Key type 2 (share groups) and any other: INVALID_REQUEST, like a Kafka broker without them.
+- With an authorizer, the client needs DESCRIBE on each group or transactional ID, or the key is
+  GROUP_AUTHORIZATION_FAILED or TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Key type 2 needs
+  CLUSTER_ACTION on the cluster from version 6, or all keys are CLUSTER_AUTHORIZATION_FAILED. The
+  topic of the coordinator is created only for keys that are allowed.
 
 Deviations: Kafka responds with COORDINATOR_NOT_AVAILABLE while the topic is being created."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
@@ -17,6 +22,12 @@ from ottla.broker.context import RequestContext, Response
 from ottla.broker.internal_topic import InternalTopic
 from ottla.broker.ports import Metadata
 from ottla.broker.topic_views import reachable_brokers
+from ottla.core.security.permissions import (
+    ACT_AS_BROKER,
+    DESCRIBE_GROUP,
+    DESCRIBE_TRANSACTIONAL_ID,
+    Permission,
+)
 
 if TYPE_CHECKING:
     from ottla.wire.messages.find_coordinator import (
@@ -27,7 +38,16 @@ if TYPE_CHECKING:
 
 GROUP = 0
 TRANSACTION = 1
+SHARE = 2
 _FIRST_WITH_KEYS = 4
+_FIRST_WITH_SHARE = 6
+
+_NEEDED: Mapping[int, Permission] = {
+    GROUP: DESCRIBE_GROUP,
+    TRANSACTION: DESCRIBE_TRANSACTIONAL_ID,
+    SHARE: ACT_AS_BROKER,
+}
+"""Permission that a client needs for each type of keys."""
 
 
 class Coordinator(Protocol):
@@ -48,10 +68,23 @@ class Ports(Metadata, Protocol):
 def handle(
     broker: Ports, context: RequestContext, request: FindCoordinatorRequest
 ) -> Response[FindCoordinatorResponseDict]:
+    keys = (request.key,) if context.api_version < _FIRST_WITH_KEYS else request.coordinator_keys
+    denied = _denied(context, request.key_type, keys)
     topic = _topic_of(broker, request.key_type)
-    if topic is not None and topic.image is None:
-        return _create_and_find(broker, topic, context, request)
-    return _find(broker, context, request)
+    if topic is not None and topic.image is None and not denied.issuperset(keys):
+        return _create_and_find(broker, topic, context, request, denied)
+    return _find(broker, context, request, denied)
+
+
+def _denied(context: RequestContext, key_type: int, keys: Collection[str]) -> frozenset[str]:
+    """Return the keys whose coordinator the client may not know."""
+    permission = _NEEDED.get(key_type)
+    if context.access is None or permission is None:
+        return frozenset()
+    if key_type == SHARE:
+        is_served = context.api_version >= _FIRST_WITH_SHARE
+        return frozenset(keys if is_served and not context.may(permission) else ())
+    return frozenset(key for key in dict.fromkeys(keys) if not context.may(permission, key))
 
 
 def _topic_of(broker: Ports, key_type: int) -> InternalTopic | None:
@@ -61,20 +94,27 @@ def _topic_of(broker: Ports, key_type: int) -> InternalTopic | None:
 
 
 async def _create_and_find(
-    broker: Ports, topic: InternalTopic, context: RequestContext, request: FindCoordinatorRequest
+    broker: Ports,
+    topic: InternalTopic,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
+    denied: Collection[str],
 ) -> FindCoordinatorResponseDict:
     try:
         await topic.create()
     except KafkaError:
         pass  # `_node` reports COORDINATOR_NOT_AVAILABLE for each key
-    return _find(broker, context, request)
+    return _find(broker, context, request, denied)
 
 
 def _find(
-    broker: Ports, context: RequestContext, request: FindCoordinatorRequest
+    broker: Ports,
+    context: RequestContext,
+    request: FindCoordinatorRequest,
+    denied: Collection[str],
 ) -> FindCoordinatorResponseDict:
     if context.api_version < _FIRST_WITH_KEYS:
-        found = _coordinator(broker, context.listener, request.key_type, request.key)
+        found = _coordinator(broker, context.listener, request.key_type, request.key, denied)
         return {
             "error_code": found.get("error_code", ErrorCode.NONE),
             "error_message": found.get("error_message"),
@@ -84,14 +124,18 @@ def _find(
         }
     return {
         "coordinators": [
-            _coordinator(broker, context.listener, request.key_type, key)
+            _coordinator(broker, context.listener, request.key_type, key, denied)
             for key in request.coordinator_keys
         ]
     }
 
 
-def _coordinator(broker: Ports, listener: str, key_type: int, key: str) -> CoordinatorDict:
+def _coordinator(
+    broker: Ports, listener: str, key_type: int, key: str, denied: Collection[str]
+) -> CoordinatorDict:
     try:
+        if key in denied:
+            raise KafkaError(_NEEDED[key_type].error)
         topic = _topic_of(broker, key_type)
         if topic is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown coordinator key type {key_type}.")

@@ -1,6 +1,8 @@
 """Heartbeat (key 12), versions 0–4: a member's liveness, and news of a rebalance.
 
-While the coordinator is loading, the response is success: the member can only wait."""
+While the coordinator is loading, the response is success: the member can only wait.
+
+With an authorizer, the client needs READ on the group, or else GROUP_AUTHORIZATION_FAILED."""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponse
 from ottla.broker.ports import GroupRequests
 from ottla.core.group.events import HeartbeatReceived
+from ottla.core.security.permissions import READ_GROUP
 
 if TYPE_CHECKING:
     from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponseDict
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 def handle(
     broker: GroupRequests, context: RequestContext, request: HeartbeatRequest
 ) -> Response[HeartbeatResponseDict]:
+    if not context.may(READ_GROUP, request.group_id):
+        return _error(READ_GROUP.error)
     if not request.group_id:
         return _error(ErrorCode.INVALID_GROUP_ID)
     delayed = DelayedResponse(_error)

@@ -3,9 +3,12 @@
 Behaviours
 - Operations: set (0), delete (1), append to (2) and subtract from (3) a list.
 - Topics, brokers by ID, the defaults of all brokers by an empty name, groups, and this broker's
-  loggers (KIP-412), whose levels last until the broker stops.
+  loggers (KIP-412), whose levels last until the broker stops. A request for loggers alone is not
+  forwarded to the controller.
 - `core.controller.alter_configs` lists the error codes; those for loggers are in `broker.loggers`.
 - `validate_only` changes nothing. The response is sent when the change is in effect.
+- With an authorizer, the client needs the permissions that AlterConfigs asks for; ALTER_CONFIGS on
+  the cluster for loggers, too.
 
 Deviations
 - Client metrics (16) have no configs yet: INVALID_REQUEST.
@@ -20,7 +23,7 @@ from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker import loggers
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.alter_configs import Ports, check_may_alter, decided
+from ottla.broker.handlers.alter_configs import Ports, check_may_alter, decided, is_logger
 from ottla.broker.topic_views import error_fields
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
@@ -47,8 +50,8 @@ async def handle(
         )
         for resource in request.resources
     ]
-    of_loggers = [each for each in requested if _is_logger(each)]
-    others = [each for each in requested if not _is_logger(each)]
+    of_loggers = [each for each in requested if is_logger(each)]
+    others = [each for each in requested if not is_logger(each)]
     decisions = [
         _alter_loggers(broker, context, each, request.validate_only) for each in of_loggers
     ]
@@ -57,16 +60,17 @@ async def handle(
     return {"throttle_time_ms": 0, "responses": [_result(each) for each in decisions]}
 
 
+def alters_only_loggers(request: IncrementalAlterConfigsRequest) -> bool:
+    """Return whether a request alters loggers only, which the controller cannot do for a broker."""
+    return all(each.resource_type == ResourceType.BROKER_LOGGER for each in request.resources)
+
+
 def _result(decision: ConfigDecision) -> AlterConfigsResourceResponseDict:
     return {
         **error_fields(decision.error),
         "resource_type": decision.resource_type,
         "resource_name": decision.resource_name,
     }
-
-
-def _is_logger(request: ConfigRequest) -> bool:
-    return request.resource_type == ResourceType.BROKER_LOGGER
 
 
 def _alter_loggers(

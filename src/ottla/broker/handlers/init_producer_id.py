@@ -8,6 +8,9 @@ gets CONCURRENT_TRANSACTIONS until that is done.
 - An empty transactional ID, and a producer ID without an epoch or the reverse, are INVALID_REQUEST.
 - KIP-360 (version 3): a producer that sends its ID and epoch continues with the next epoch, unless
   another producer has fenced it: PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before version 4.
+- With an authorizer, the client needs WRITE on the transactional ID, or else
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Without one, it needs WRITE on at least one topic, which
+  does not have to exist, or IDEMPOTENT_WRITE on the cluster, or else CLUSTER_AUTHORIZATION_FAILED.
 - Version 6 (KIP-939, two-phase commit) is not served, as in Kafka, where it is unstable."""
 
 from __future__ import annotations
@@ -18,6 +21,11 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import RequestContext
 from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.core.coordinator import ProducerIdAndEpoch
+from ottla.core.security.permissions import (
+    WRITE_IDEMPOTENTLY,
+    WRITE_TRANSACTIONAL_ID,
+    Permission,
+)
 from ottla.core.txn.events import InitRequested, NewIdEvent
 
 if TYPE_CHECKING:
@@ -52,6 +60,9 @@ class Ports(Protocol):
 async def handle(
     broker: Ports, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponseDict | None:
+    denied = _denied(context, request.transactional_id)
+    if denied is not None:
+        return _error(denied.error)
     has_half_an_identity = (request.producer_id == NONE) != (request.producer_epoch == NONE)
     if request.transactional_id == "" or has_half_an_identity:
         return _error(ErrorCode.INVALID_REQUEST)
@@ -64,6 +75,19 @@ async def handle(
     except KafkaError as error:
         return _error(error.code)
     return {"producer_id": producer_id, "producer_epoch": FIRST_EPOCH}
+
+
+def _denied(context: RequestContext, transactional_id: str | None) -> Permission | None:
+    """Return the permission that the client lacks, or None."""
+    access = context.access
+    if access is None:
+        return None
+    if transactional_id is not None:
+        may = context.may(WRITE_TRANSACTIONAL_ID, transactional_id)
+        return None if may else WRITE_TRANSACTIONAL_ID
+    if access.may_write_some_topic(context.api_key) or context.may(WRITE_IDEMPOTENTLY):
+        return None
+    return WRITE_IDEMPOTENTLY
 
 
 async def _for_transactions(

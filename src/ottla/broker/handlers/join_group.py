@@ -5,7 +5,9 @@
 - From version 4 a new dynamic member first gets a member ID and MEMBER_ID_REQUIRED (KIP-394).
 - From version 5 static members (KIP-345). From version 9 a static leader that returns to a stable
   group is asked to skip the assignment (KIP-814); before, the response does not name it as leader.
-- `reason` (version 8, KIP-800) is logged at level DEBUG."""
+- `reason` (version 8, KIP-800) is logged at level DEBUG.
+- With an authorizer, the client needs READ on the group, or else GROUP_AUTHORIZATION_FAILED. The
+  answer is that of the time of the request, however long the response waits."""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ from ottla.base.errors import ErrorCode
 from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.ports import GroupSubmitter
-from ottla.core.group.events import JoinRequested
+from ottla.core.group.events import UNKNOWN_MEMBER, JoinRequested
 from ottla.core.group.rebalance import join_error
 from ottla.core.group.settings import GroupSettings
+from ottla.core.security.permissions import READ_GROUP
 
 if TYPE_CHECKING:
     from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponseDict
@@ -49,6 +52,8 @@ def handle(
 ) -> Response[JoinGroupResponseDict]:
     version = context.api_version
     finish = _keep if version >= _FIRST_WITH_NULL_PROTOCOL else _without_nulls
+    if not context.may(READ_GROUP, request.group_id):
+        return finish(join_error(READ_GROUP.error, UNKNOWN_MEMBER))
     error = _validation_error(broker, request)
     if error is not None:
         return finish(join_error(error, request.member_id))

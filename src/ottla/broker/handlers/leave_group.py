@@ -3,6 +3,7 @@
 - Up to version 2 one member, whose error is that of the response; from version 3 several, each with
   its own error (KIP-345). A static member may be named by its instance ID alone.
 - `reason` (version 5, KIP-800) is logged at level DEBUG.
+- With an authorizer, the client needs READ on the group, or else GROUP_AUTHORIZATION_FAILED.
 
 Deviations: a member ID that was assigned but never used can leave without a rebalance."""
 
@@ -17,6 +18,7 @@ from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.ports import GroupRequests
 from ottla.core.coordinator import Token
 from ottla.core.group.events import LeaveRequested, LeavingMember
+from ottla.core.security.permissions import READ_GROUP
 
 if TYPE_CHECKING:
     from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponseDict
@@ -29,6 +31,8 @@ logger = logging.getLogger(__name__)
 def handle(
     broker: GroupRequests, context: RequestContext, request: LeaveGroupRequest
 ) -> Response[LeaveGroupResponseDict]:
+    if not context.may(READ_GROUP, request.group_id):
+        return _error(READ_GROUP.error)
     if not request.group_id:
         return _error(ErrorCode.INVALID_GROUP_ID)
     delayed = DelayedResponse(_error)

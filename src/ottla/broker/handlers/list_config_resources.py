@@ -3,6 +3,8 @@
 Behaviours
 - Version 0 (KIP-714) lists client metrics only. From version 1 (KIP-1142) the request names the
   types; an empty list requests all of them, and an unknown type is UNSUPPORTED_VERSION.
+- With an authorizer, the client needs DESCRIBE_CONFIGS on the cluster; without it, the response is
+  CLUSTER_AUTHORIZATION_FAILED.
 
 Deviations
 - There are no client metrics yet, so their list is empty."""
@@ -16,6 +18,7 @@ from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode
 from ottla.broker.context import RequestContext
 from ottla.broker.ports import Metadata
+from ottla.core.security.permissions import DESCRIBE_CLUSTER_CONFIGS
 
 if TYPE_CHECKING:
     from ottla.wire.messages.list_config_resources import (
@@ -29,6 +32,8 @@ _KINDS = [kind for kind in ResourceType if kind is not ResourceType.UNKNOWN]
 def handle(
     broker: Metadata, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponseDict:
+    if not context.may(DESCRIBE_CLUSTER_CONFIGS):
+        return {"error_code": DESCRIBE_CLUSTER_CONFIGS.error, "config_resources": []}
     kinds: list[int] = [ResourceType.CLIENT_METRICS]
     if context.api_version > 0:
         kinds = list(dict.fromkeys(request.resource_types)) or list(_KINDS)

@@ -3,7 +3,9 @@
 - Types: classic, consumer. The states of consumer groups are Empty, Assigning, Reconciling, Stable.
 - Filters by state (version 4, KIP-518) and by type (version 5, KIP-848). They ignore case; an empty
   filter matches all.
-- While any partition of the offsets topic is loading: COORDINATOR_LOAD_IN_PROGRESS."""
+- While any partition of the offsets topic is loading: COORDINATOR_LOAD_IN_PROGRESS.
+- With an authorizer, the client needs DESCRIBE on the cluster, or else sees only groups on which it
+  has DESCRIBE."""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from ottla.base.errors import ErrorCode
 from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
 from ottla.core.coordinator import Token
+from ottla.core.security.permissions import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 
 if TYPE_CHECKING:
     from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponseDict
@@ -38,7 +41,17 @@ class Ports(Protocol):
 def handle(
     broker: Ports, context: RequestContext, request: ListGroupsRequest
 ) -> Response[ListGroupsResponseDict]:
-    delayed = DelayedResponses(_merge_parts)
+    sees_all = context.may(DESCRIBE_CLUSTER, is_audited=False)
+
+    def finish(parts: list[ListGroupsResponseDict]) -> ListGroupsResponseDict:
+        body = _merge_parts(parts)
+        if sees_all:
+            return body
+        groups = body["groups"]
+        visible = {*context.visible(DESCRIBE_GROUP, [each["group_id"] for each in groups])}
+        return {**body, "groups": [each for each in groups if each["group_id"] in visible]}
+
+    delayed = DelayedResponses(finish)
     broker.group_coordinator.list_groups(
         frozenset(state.lower() for state in request.states_filter),
         frozenset(each.lower() for each in request.types_filter),

@@ -17,7 +17,12 @@
 - A new leader does not know its predecessor's high watermark. Until its own has reached the end
   offset that its log had when it was elected, everything but the log start offset is
   OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE, so that end offsets never go back
-  (KIP-207)."""
+  (KIP-207).
+- With an authorizer, the client needs DESCRIBE on each topic; without it, the partitions are
+  TOPIC_AUTHORIZATION_FAILED, whatever else is wrong with them.
+
+Deviations
+- A follower needs CLUSTER_ACTION only. Kafka asks it for DESCRIBE on the topics, too."""
 
 from __future__ import annotations
 
@@ -30,6 +35,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext
 from ottla.broker.partition import Partition
 from ottla.broker.ports import LeadershipProofs, PartitionLookup, Threads
+from ottla.core.security.permissions import DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
     from ottla.wire.messages.list_offsets import (
@@ -69,9 +75,12 @@ async def handle(
     topics: list[ListOffsetsTopicResponseDict] = []
     for topic in request.topics:
         partitions: dict[int, ListOffsetsPartitionResponseDict] = {}
+        is_denied = not is_replica and not context.may(DESCRIBE_TOPIC, topic.name)
         for requested in topic.partitions:
             index = requested.partition_index
-            if counts[topic.name, index] > 1:
+            if is_denied:
+                partitions[index] = _error(index, DESCRIBE_TOPIC.error)
+            elif counts[topic.name, index] > 1:
                 partitions[index] = _error(index, ErrorCode.INVALID_REQUEST)
             elif requested.timestamp < 0 and not _is_known(requested.timestamp, version):
                 partitions[index] = _error(index, ErrorCode.UNSUPPORTED_VERSION)

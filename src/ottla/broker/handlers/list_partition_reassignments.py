@@ -3,6 +3,7 @@
 Behaviours
 - Without a list of topics, all are returned. Partitions that do not exist, or are not being
   reassigned, are left out.
+- With an authorizer, the client needs DESCRIBE on the cluster: CLUSTER_AUTHORIZATION_FAILED.
 
 Deviations: none known."""
 
@@ -12,9 +13,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.base.cluster import TopicImage
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import RequestContext
 from ottla.broker.ports import Metadata
+from ottla.core.security.permissions import DESCRIBE_CLUSTER
 
 if TYPE_CHECKING:
     from ottla.wire.messages.list_partition_reassignments import (
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 def handle(
     broker: Metadata, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponseDict:
+    try:
+        context.check(DESCRIBE_CLUSTER)
+    except KafkaError as error:
+        return {"error_code": error.code, "error_message": error.message, "topics": []}
     known = broker.image.topics
     wanted: Iterable[tuple[TopicImage, Iterable[int]]]
     if request.topics is None:

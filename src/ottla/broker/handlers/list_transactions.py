@@ -4,7 +4,8 @@
   expression for the whole ID (version 2, KIP-1152). A transaction must match every filter given.
 - An unknown state is returned in `unknown_state_filters`, and matches nothing.
 - While any partition of the transaction topic is loading: COORDINATOR_LOAD_IN_PROGRESS.
-- An invalid expression is INVALID_REGULAR_EXPRESSION."""
+- An invalid expression is INVALID_REGULAR_EXPRESSION.
+- With an authorizer, only the IDs on which the client has DESCRIBE are listed."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import DelayedResponses
 from ottla.core.coordinator import Token
 from ottla.core.group.topic_pattern import InvalidPattern, compile_pattern
+from ottla.core.security.permissions import DESCRIBE_TRANSACTIONAL_ID
 from ottla.core.txn.events import ListedTransactions, ListFilters
 from ottla.core.txn.records import TransactionState
 
@@ -63,6 +65,7 @@ def handle(
             for part in parts
             for each in part["transactions"]
             if matches(each["transactional_id"])
+            and context.may(DESCRIBE_TRANSACTIONAL_ID, each["transactional_id"])
         ]
         return {"unknown_state_filters": unknown, "transaction_states": found}
 

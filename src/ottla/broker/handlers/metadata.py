@@ -9,7 +9,7 @@ Behaviours
   `auto.create.topics.enable` allow it, unless all topics were requested. The response includes it.
 - A topic that the client may not DESCRIBE is TOPIC_AUTHORIZATION_FAILED, whether it exists or not,
   and is left out if all topics were requested. To create a missing one, the client needs CREATE on
-  it or on the cluster.
+  it or on the cluster; the controller decides by the client's principal, too.
 - Authorized operations (KIP-430) are returned only on request; those of the cluster in versions
   8–10.
 - A topic that is requested twice is returned once.
@@ -29,6 +29,7 @@ from ottla.base.cluster import TopicImage
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import RequestContext, Response
+from ottla.broker.forwarding import Sender
 from ottla.broker.topic_views import (
     NOT_REQUESTED,
     TOPIC_OPERATIONS,
@@ -38,11 +39,12 @@ from ottla.broker.topic_views import (
     denied_topic,
     described_topic,
     described_topics,
+    may_create_topic,
     reachable_brokers,
     unknown_topic,
 )
 from ottla.core.controller.topic_names import topic_name_error
-from ottla.core.security.permissions import CREATE_IN_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC
+from ottla.core.security.permissions import CREATE_TOPIC, DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
     from ottla.wire.messages.metadata import (
@@ -91,17 +93,13 @@ def _respond(
             if name not in broker.image.topics and context.may(DESCRIBE_TOPIC, name)
         ]
         denied = dict.fromkeys(
-            [name for name in missing if not _may_create(context, name)], CREATE_TOPIC.error
+            [name for name in missing if not may_create_topic(context, name)], CREATE_TOPIC.error
         )
         missing = [name for name in missing if name not in denied]
         if missing:
-            return _create(broker, response, names, missing, denied)
+            return _create(broker, response, names, missing, denied, Sender.of(context))
         return response.of([response.by_name(name, denied) for name in names])
     return response.of([response.by_name(name, {}) for name in names])
-
-
-def _may_create(context: RequestContext, topic: str) -> bool:
-    return context.may(CREATE_IN_CLUSTER, is_audited=False) or context.may(CREATE_TOPIC, topic)
 
 
 async def _create(
@@ -110,9 +108,10 @@ async def _create(
     names: Iterable[str],
     missing: list[str],
     errors: dict[str, ErrorCode],
+    sender: Sender,
 ) -> MetadataResponseDict:
     try:
-        decisions = await broker.controller.auto_create_topics(missing)
+        decisions = await broker.controller.auto_create_topics(missing, sender)
         errors |= {each.name: each.error.code for each in decisions if each.error is not None}
     except KafkaError as error:
         errors |= dict.fromkeys(missing, error.code)

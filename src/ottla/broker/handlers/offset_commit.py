@@ -2,6 +2,9 @@
 
 - Topics and partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION (by ID, from version 10,
   UNKNOWN_TOPIC_ID); the others in the request are committed all the same.
+- With an authorizer, the client needs READ on the group, or all partitions are
+  GROUP_AUTHORIZATION_FAILED, and READ on each topic, or those of that topic are
+  TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not. An unknown ID is reported first.
 - Versions 2–4 may have a retention time, which gives the offsets an expiry time.
 - A group that does not exist: GROUP_ID_NOT_FOUND from version 9, ILLEGAL_GENERATION before.
 - A member of the consumer protocol needs version 9 (else UNSUPPORTED_VERSION) and its current
@@ -21,6 +24,7 @@ from ottla.broker.ports import GroupRequests, Metadata
 from ottla.core.group.commit_request import RequestedTopic, merge_results, split_known
 from ottla.core.group.events import CommitRequested
 from ottla.core.group.offsets import commit_error
+from ottla.core.security.permissions import READ_GROUP, READ_TOPIC
 
 if TYPE_CHECKING:
     from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponseDict
@@ -36,9 +40,11 @@ class Ports(GroupRequests, Metadata, Protocol):
 def handle(
     broker: Ports, context: RequestContext, request: OffsetCommitRequest
 ) -> Response[OffsetCommitResponseDict]:
+    if not context.may(READ_GROUP, request.group_id):
+        return _all_failed(request, READ_GROUP.error)
     by_id = context.api_version >= _FIRST_WITH_TOPIC_IDS
     missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    topics, refused = split_known(_requested(broker, request, by_id), missing)
+    topics, refused = split_known(_requested(broker, context, request, by_id), missing)
     if not topics:
         return {"topics": refused}
 
@@ -63,9 +69,29 @@ def handle(
 
 
 def _requested(
-    broker: Ports, request: OffsetCommitRequest, by_id: bool
+    broker: Ports, context: RequestContext, request: OffsetCommitRequest, by_id: bool
 ) -> Iterator[RequestedTopic]:
     image = broker.image
     for topic in request.topics:
         found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
-        yield RequestedTopic("" if by_id else topic.name, topic.topic_id, found, topic.partitions)
+        name = topic.name if found is None else found.name
+        is_denied = not (by_id and found is None) and not context.may(READ_TOPIC, name)
+        yield RequestedTopic(
+            "" if by_id else name, topic.topic_id, found, topic.partitions, is_denied
+        )
+
+
+def _all_failed(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponseDict:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "topic_id": topic.topic_id,
+                "partitions": [
+                    {"partition_index": each.partition_index, "error_code": code}
+                    for each in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }

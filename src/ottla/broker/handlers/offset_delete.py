@@ -2,7 +2,9 @@
 
 - Topics that the group's consumers are subscribed to: GROUP_SUBSCRIBED_TO_TOPIC.
 - A group with members that are not consumers: NON_EMPTY_GROUP.
-- Topics and partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION."""
+- Topics and partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION.
+- With an authorizer, the client needs DELETE on the group, or else GROUP_AUTHORIZATION_FAILED, and
+  READ on each topic, or its partitions are TOPIC_AUTHORIZATION_FAILED, whether it exists or not."""
 
 from __future__ import annotations
 
@@ -13,10 +15,12 @@ from ottla.broker.context import RequestContext, Response
 from ottla.broker.delayed_response import ConvertedToken, DelayedResponse
 from ottla.broker.ports import GroupRequests, Metadata
 from ottla.core.group.events import OffsetDeleteRequested, OffsetsOfTopic
+from ottla.core.security.permissions import DELETE_GROUP, READ_TOPIC
 
 if TYPE_CHECKING:
     from ottla.wire.messages.offset_delete import (
         OffsetDeleteRequest,
+        OffsetDeleteRequestTopic,
         OffsetDeleteResponseDict,
         OffsetDeleteResponsePartitionDict,
         OffsetDeleteResponseTopicDict,
@@ -30,11 +34,17 @@ class Ports(GroupRequests, Metadata, Protocol):
 def handle(
     broker: Ports, context: RequestContext, request: OffsetDeleteRequest
 ) -> Response[OffsetDeleteResponseDict]:
+    if not context.may(DELETE_GROUP, request.group_id):
+        return _error(DELETE_GROUP.error)
     if not request.group_id:
         return _error(ErrorCode.INVALID_GROUP_ID)
     topics: list[OffsetsOfTopic] = []
     unknown: dict[str, list[int]] = {}
+    denied: list[OffsetDeleteResponseTopicDict] = []
     for requested in request.topics:
+        if not context.may(READ_TOPIC, requested.name):
+            denied.append(_denied(requested))
+            continue
         topic = broker.image.topics.get(requested.name)
         count = 0 if topic is None else len(topic.partitions)
         indexes = [each.partition_index for each in requested.partitions]
@@ -43,7 +53,10 @@ def handle(
         unknown[requested.name] = [index for index in indexes if index not in known]
 
     def finish(body: OffsetDeleteResponseDict) -> OffsetDeleteResponseDict:
-        return {**body, "topics": [_with_unknown(each, unknown) for each in body["topics"]]}
+        if body["error_code"] != ErrorCode.NONE:
+            return body
+        deleted = [_with_unknown(each, unknown) for each in body["topics"]]
+        return {**body, "topics": [*deleted, *denied]}
 
     delayed = DelayedResponse(_error)
     token = ConvertedToken(delayed, finish)
@@ -59,6 +72,14 @@ def _with_unknown(
         {"partition_index": index, "error_code": code} for index in unknown[topic["name"]]
     ]
     return {"name": topic["name"], "partitions": [*topic["partitions"], *refused]}
+
+
+def _denied(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopicDict:
+    refused: list[OffsetDeleteResponsePartitionDict] = [
+        {"partition_index": each.partition_index, "error_code": READ_TOPIC.error}
+        for each in topic.partitions
+    ]
+    return {"name": topic.name, "partitions": refused}
 
 
 def _error(code: ErrorCode) -> OffsetDeleteResponseDict:

@@ -10,6 +10,10 @@
   STALE_MEMBER_EPOCH, or ILLEGAL_GENERATION if the member uses the classic protocol.
 - `require_stable` (version 7, KIP-447): an offset that an open transaction is about to change is
   UNSTABLE_OFFSET_COMMIT.
+- With an authorizer, the client needs DESCRIBE on each group, or the group is
+  GROUP_AUTHORIZATION_FAILED, and DESCRIBE on each topic, or its partitions are
+  TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not. If all topics are requested, those
+  without permission are left out.
 
 Deviations: the response always waits until the offsets in it are committed. Kafka does so only with
 `require_stable`, and otherwise returns the previous offset."""
@@ -26,6 +30,7 @@ from ottla.broker.delayed_response import ConvertedToken, DelayedResponses
 from ottla.broker.ports import GroupRequests, Metadata
 from ottla.core.group.events import FetchTopic, OffsetsRequested
 from ottla.core.group.offsets import no_offset
+from ottla.core.security.permissions import DESCRIBE_GROUP, DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
     from ottla.wire.messages.offset_fetch import (
@@ -52,24 +57,26 @@ def handle(
 ) -> Response[OffsetFetchResponseDict]:
     version, require_stable = context.api_version, request.require_stable
     if version < _FIRST_WITH_GROUPS:
+        if not context.may(DESCRIBE_GROUP, request.group_id):
+            return _of_one_group([_denied_group(version, request.group_id, request.topics)])
         delayed = DelayedResponses(_of_one_group)
-        topics = _named_topics(broker, request.topics)
+        topics, refused = _named_topics(broker, context, request.topics)
         event = OffsetsRequested(
             None, request.group_id, topics=topics, require_stable=require_stable
         )
-        _submit(broker, delayed, event, (), version)
+        _submit(broker, context, delayed, event, refused)
         return delayed.response()
     delayed = DelayedResponses(_of_groups)
     for group in request.groups:
-        unknown: list[OffsetFetchResponseTopicsDict] = []
-        if version >= _FIRST_WITH_TOPIC_IDS:
-            topics, unknown = _identified_topics(broker, group.topics)
-        else:
-            topics = _named_topics(broker, group.topics)
+        if not context.may(DESCRIBE_GROUP, group.group_id):
+            delayed.add_body(_denied_group(version, group.group_id, group.topics))
+            continue
+        find = _identified_topics if version >= _FIRST_WITH_TOPIC_IDS else _named_topics
+        topics, refused = find(broker, context, group.topics)
         event = OffsetsRequested(None, group.group_id, topics=topics, require_stable=require_stable)
         if version >= _FIRST_WITH_MEMBER_EPOCH:
             event.member_id, event.member_epoch = group.member_id, group.member_epoch
-        _submit(broker, delayed, event, unknown, version)
+        _submit(broker, context, delayed, event, refused)
     return delayed.response()
 
 
@@ -90,64 +97,98 @@ def _of_one_group(groups: list[OffsetFetchResponseGroupDict]) -> OffsetFetchResp
 
 def _submit(
     broker: Ports,
+    context: RequestContext,
     delayed: DelayedResponses[OffsetFetchResponseGroupDict, OffsetFetchResponseDict],
     event: OffsetsRequested,
-    unknown: Sequence[OffsetFetchResponseTopicsDict],
-    version: int,
+    refused: Sequence[OffsetFetchResponseTopicsDict],
 ) -> None:
-    """Request the offsets of one group; `unknown` are the results of unknown topic IDs."""
-    group_id, topics = event.group_id, event.topics
+    """Request the offsets of one group.
+
+    Args:
+        broker: The broker.
+        context: The request.
+        delayed: The response.
+        event: The request for the topics that exist, and that the client may see.
+        refused: The results of the other topics.
+    """
+    group_id, topics, version = event.group_id, event.topics, context.api_version
 
     def on_error(code: ErrorCode) -> OffsetFetchResponseGroupDict:
-        if version >= _FIRST_WITH_GROUP_ERROR:
-            return {"group_id": group_id, "error_code": code, "topics": []}
-        return {"topics": [_failed_topic(topic, code) for topic in topics or ()]}
+        failed = [*(_failed_topic(each, code) for each in topics or ()), *refused]
+        return _group_error(version, group_id, failed, code)
 
     def finish(body: OffsetFetchResponseGroupDict) -> OffsetFetchResponseGroupDict:
         if body.get("error_code"):
             return on_error(ErrorCode(body["error_code"]))
-        if version >= _FIRST_WITH_TOPIC_IDS and topics is None:
-            return {**body, "topics": _with_ids(broker, body["topics"])}
-        return {**body, "topics": [*body["topics"], *unknown]}
+        if topics is None:
+            found = [each for each in body["topics"] if context.may(DESCRIBE_TOPIC, each["name"])]
+            by_id = version >= _FIRST_WITH_TOPIC_IDS
+            return {**body, "topics": _with_ids(broker, found) if by_id else found}
+        return {**body, "topics": [*body["topics"], *refused]}
 
     event.token = ConvertedToken(delayed.add_pending(on_error), finish)
     broker.group_coordinator.submit(event)
 
 
+def _denied_group(
+    version: int,
+    group_id: str,
+    requested: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
+) -> OffsetFetchResponseGroupDict:
+    code = DESCRIBE_GROUP.error
+    topics = [FetchTopic(each.name, each.partition_indexes) for each in requested or ()]
+    return _group_error(version, group_id, [_failed_topic(each, code) for each in topics], code)
+
+
+def _group_error(
+    version: int, group_id: str, failed: list[OffsetFetchResponseTopicsDict], code: ErrorCode
+) -> OffsetFetchResponseGroupDict:
+    """Return the result of a group; `failed` has the same error for clients that know no other."""
+    if version >= _FIRST_WITH_GROUP_ERROR:
+        return {"group_id": group_id, "error_code": code, "topics": []}
+    return {"topics": failed}
+
+
 def _named_topics(
-    broker: Ports, requested: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None
-) -> list[FetchTopic] | None:
-    """Return the topics to look up, or None for all."""
+    broker: Ports,
+    context: RequestContext,
+    requested: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
+) -> tuple[list[FetchTopic] | None, list[OffsetFetchResponseTopicsDict]]:
+    """Return the topics to look up, or None for all, and the results of denied ones."""
     if requested is None:
-        return None
+        return None, []
     known = broker.image.topics
-    return [
-        FetchTopic(
-            each.name,
-            each.partition_indexes,
-            known[each.name].topic_id if each.name in known else ZERO_UUID,
-        )
-        for each in requested
-    ]
+    topics, refused = [], []
+    for each in requested:
+        topic_id = known[each.name].topic_id if each.name in known else ZERO_UUID
+        fetched = FetchTopic(each.name, each.partition_indexes, topic_id)
+        if context.may(DESCRIBE_TOPIC, each.name):
+            topics.append(fetched)
+        else:
+            refused.append(_failed_topic(fetched, DESCRIBE_TOPIC.error))
+    return topics, refused
 
 
 def _identified_topics(
-    broker: Ports, requested: Sequence[OffsetFetchRequestTopics] | None
+    broker: Ports, context: RequestContext, requested: Sequence[OffsetFetchRequestTopics] | None
 ) -> tuple[list[FetchTopic] | None, list[OffsetFetchResponseTopicsDict]]:
-    """Return the topics to look up, or None for all, and the results of unknown topic IDs."""
+    """Return the topics to look up, or None for all, and the results of unknown topic IDs and of
+    denied topics."""
     if requested is None:
         return None, []
-    topics, unknown = [], []
+    topics, refused = [], []
     for each in requested:
         topic = broker.image.topics_by_id.get(each.topic_id)
         fetched = FetchTopic(
             "" if topic is None else topic.name, each.partition_indexes, each.topic_id
         )
         if topic is None:
-            unknown.append(_failed_topic(fetched, ErrorCode.UNKNOWN_TOPIC_ID))
-        else:
+            refused.append(_failed_topic(fetched, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif context.may(DESCRIBE_TOPIC, topic.name):
             topics.append(fetched)
-    return topics, unknown
+        else:
+            refused.append(_failed_topic(fetched, DESCRIBE_TOPIC.error))
+    return topics, refused
 
 
 def _failed_topic(topic: FetchTopic, code: ErrorCode) -> OffsetFetchResponseTopicsDict:

@@ -1,18 +1,22 @@
 """OffsetForLeaderEpoch (key 23), versions 2–4: the end offset of a leader epoch in our log.
 
 Consumers and followers use it to find out how far their logs agree with the leader's (KIP-101,
-KIP-279, KIP-320). Both get the same answer. A replica ID from a connection that is not a broker's
-is refused with TOPIC_AUTHORIZATION_FAILED."""
+KIP-279, KIP-320). Both get the same answer.
+
+With an authorizer, the client needs CLUSTER_ACTION, or DESCRIBE on each topic; without it, the
+partitions are TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not. Without an authorizer,
+that is the error for a replica ID from a connection that is not a broker's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.base.errors import ErrorCode, KafkaError
+from ottla.base.errors import KafkaError
 from ottla.base.types import TopicPartition
 from ottla.broker.context import RequestContext
 from ottla.broker.peers import report_stranger
 from ottla.broker.ports import PartitionLookup, PeerRecognition
+from ottla.core.security.permissions import ACT_AS_BROKER, DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
     from ottla.wire.messages.offset_for_leader_epoch import (
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponseDict,
         OffsetForLeaderPartition,
+        OffsetForLeaderTopic,
+        OffsetForLeaderTopicResultDict,
     )
 
 
@@ -30,34 +36,39 @@ class Ports(PartitionLookup, PeerRecognition, Protocol):
 def handle(
     broker: Ports, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponseDict:
-    if request.replica_id >= 0 and not context.is_peer:
-        report_stranger(broker, context, f"to look up an epoch as replica {request.replica_id}")
-        return _refused(request)
+    if context.access is not None:
+        is_broker = context.may(ACT_AS_BROKER, is_audited=False)
+    else:
+        is_broker = request.replica_id < 0 or context.is_peer
+        if not is_broker:
+            report_stranger(broker, context, f"to look up an epoch as replica {request.replica_id}")
+            return {"topics": [_denied(topic) for topic in request.topics]}
     return {
         "topics": [
-            {
-                "topic": topic.topic,
-                "partitions": [
-                    _end_offset(broker, topic.topic, requested) for requested in topic.partitions
-                ],
-            }
+            _end_offsets(broker, topic)
+            if is_broker or context.may(DESCRIBE_TOPIC, topic.topic)
+            else _denied(topic)
             for topic in request.topics
         ]
     }
 
 
-def _refused(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponseDict:
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+def _denied(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResultDict:
+    code = DESCRIBE_TOPIC.error
     return {
-        "topics": [
-            {
-                "topic": topic.topic,
-                "partitions": [
-                    {"partition": each.partition, "error_code": code} for each in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
+        "topic": topic.topic,
+        "partitions": [
+            {"partition": each.partition, "error_code": code} for each in topic.partitions
+        ],
+    }
+
+
+def _end_offsets(
+    broker: PartitionLookup, topic: OffsetForLeaderTopic
+) -> OffsetForLeaderTopicResultDict:
+    return {
+        "topic": topic.topic,
+        "partitions": [_end_offset(broker, topic.topic, each) for each in topic.partitions],
     }
 
 

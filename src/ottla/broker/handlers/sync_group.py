@@ -2,7 +2,9 @@
 
 - The response waits until the leader's assignments have been written to the log.
 - Members that the leader left out get an empty assignment.
-- From version 5 the protocol is checked: INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
+- From version 5 the protocol is checked: INCONSISTENT_GROUP_PROTOCOL (KIP-559). A request
+  without it is refused first of all.
+- With an authorizer, the client needs READ on the group, or else GROUP_AUTHORIZATION_FAILED."""
 
 from __future__ import annotations
 
@@ -14,14 +16,23 @@ from ottla.broker.delayed_response import DelayedResponse
 from ottla.broker.ports import GroupRequests
 from ottla.core.group.events import SyncRequested
 from ottla.core.group.rebalance import sync_error
+from ottla.core.security.permissions import READ_GROUP
 
 if TYPE_CHECKING:
     from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponseDict
+
+_FIRST_WITH_PROTOCOL = 5
 
 
 def handle(
     broker: GroupRequests, context: RequestContext, request: SyncGroupRequest
 ) -> Response[SyncGroupResponseDict]:
+    if context.api_version >= _FIRST_WITH_PROTOCOL and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        return sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not context.may(READ_GROUP, request.group_id):
+        return sync_error(READ_GROUP.error)
     if not request.group_id:
         return sync_error(ErrorCode.INVALID_GROUP_ID)
     delayed = DelayedResponse(sync_error)

@@ -9,6 +9,10 @@ The offsets take effect when the transaction is committed. Until then OffsetFetc
   an old generation cannot commit (KIP-447).
 - Topics and partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION; the others are committed
   all the same.
+- With an authorizer, the client needs WRITE on the transactional ID, or all partitions are
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and READ on the group, or they are
+  GROUP_AUTHORIZATION_FAILED. It also needs READ on each topic, or those of that topic are
+  TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not.
 - COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE before version 2, whose clients would
   fail on it."""
 
@@ -34,6 +38,7 @@ from ottla.core.coordinator import ProducerIdAndEpoch
 from ottla.core.group.commit_request import RequestedTopic, merge_results, split_known
 from ottla.core.group.events import CommitRequested
 from ottla.core.group.offsets import commit_error
+from ottla.core.security.permissions import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 
 if TYPE_CHECKING:
     from ottla.wire.messages.offset_commit import (
@@ -65,11 +70,20 @@ class Ports(VerificationPorts, Metadata, Protocol):
 def handle(
     broker: Ports, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Response[TxnOffsetCommitResponseDict]:
+    for permission, name in (
+        (WRITE_TRANSACTIONAL_ID, request.transactional_id),
+        (READ_GROUP, request.group_id),
+    ):
+        if not context.may(permission, name):
+            return _all_failed(request, permission.error)
     if not request.transactional_id or not request.group_id:
         return _all_failed(request, ErrorCode.INVALID_REQUEST)
+    commit = _Commit(broker, context, request)
+    if not commit.event.topics:
+        return commit.failed(ErrorCode.NONE)
     index = broker.group_coordinator.topic.partition_for(request.group_id)
     if index is None:
-        return _all_failed(request, ErrorCode.NOT_COORDINATOR)
+        return commit.failed(ErrorCode.NOT_COORDINATOR)
     verification = TransactionVerification(
         broker,
         request.transactional_id,
@@ -78,68 +92,74 @@ def handle(
         offset_commit_operation(context.api_version),
     )
     if verification.verify_now():
-        return _commit_verified(broker, context, request, verification)
-    return _verify_and_commit(broker, context, request, verification)
+        return commit.submit(verification)
+    return _verify_and_commit(commit, verification)
 
 
 async def _verify_and_commit(
-    broker: Ports,
-    context: RequestContext,
-    request: TxnOffsetCommitRequest,
-    verification: TransactionVerification,
+    commit: _Commit, verification: TransactionVerification
 ) -> TxnOffsetCommitResponseDict | None:
     await verification.verify()
-    response = _commit_verified(broker, context, request, verification)
+    response = commit.submit(verification)
     return await response if isinstance(response, asyncio.Future) else response
 
 
-def _commit_verified(
-    broker: Ports,
-    context: RequestContext,
-    request: TxnOffsetCommitRequest,
-    verification: TransactionVerification,
-) -> TxnOffsetCommitResponseDict | asyncio.Future[TxnOffsetCommitResponseDict | None]:
-    if verification.rejected:
-        (code,) = verification.rejected.values()
-        error = verification.offset_commit_error(code)
-        return _all_failed(request, _error_for_version(error.code, context.api_version))
-    try:
-        for key in verification.keys:
-            verification.check_guard(key)
-    except KafkaError as error:
-        return _all_failed(request, CLIENT_ERRORS.get(error.code, error.code))
-    return _commit(broker, context, request)
+class _Commit:
+    """The commit of those topics of a request that exist and that the client may read."""
 
+    def __init__(
+        self, broker: Ports, context: RequestContext, request: TxnOffsetCommitRequest
+    ) -> None:
+        self._broker = broker
+        self._version = context.api_version
+        known = broker.image.topics
+        topics, self._refused = split_known(
+            (
+                RequestedTopic(
+                    each.name,
+                    ZERO_UUID,
+                    known.get(each.name),
+                    each.partitions,
+                    is_denied=not context.may(READ_TOPIC, each.name),
+                )
+                for each in request.topics
+            ),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+        self.event = CommitRequested(
+            None,
+            request.group_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            retention_ms=_NO_RETENTION,
+            topics=topics,
+            producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        )
 
-def _commit(
-    broker: Ports, context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponseDict | asyncio.Future[TxnOffsetCommitResponseDict | None]:
-    version = context.api_version
-    requested = (
-        RequestedTopic(each.name, ZERO_UUID, broker.image.topics.get(each.name), each.partitions)
-        for each in request.topics
-    )
-    topics, refused = split_known(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not topics:
-        return {"topics": _results(refused, version)}
+    def submit(
+        self, verification: TransactionVerification
+    ) -> TxnOffsetCommitResponseDict | asyncio.Future[TxnOffsetCommitResponseDict | None]:
+        """Commit the offsets, unless the verification has failed."""
+        if verification.rejected:
+            (code,) = verification.rejected.values()
+            return self.failed(verification.offset_commit_error(code).code)
+        try:
+            for key in verification.keys:
+                verification.check_guard(key)
+        except KafkaError as error:
+            return self.failed(CLIENT_ERRORS.get(error.code, error.code))
+        delayed = DelayedResponse(self.failed)
+        self.event.token = ConvertedToken(delayed, self._finish)
+        self._broker.group_coordinator.submit(self.event)
+        return delayed.response()
 
-    def finish(body: OffsetCommitResponseDict) -> TxnOffsetCommitResponseDict:
-        return {"topics": _results(merge_results(refused, body["topics"]), version)}
+    def failed(self, code: ErrorCode) -> TxnOffsetCommitResponseDict:
+        """Return the response with an error for all partitions that could have been committed."""
+        return self._finish(commit_error(self.event, code))
 
-    event = CommitRequested(
-        None,
-        request.group_id,
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        generation=request.generation_id,
-        retention_ms=_NO_RETENTION,
-        topics=topics,
-        producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
-    )
-    delayed = DelayedResponse(lambda code: finish(commit_error(event, code)))
-    event.token = ConvertedToken(delayed, finish)
-    broker.group_coordinator.submit(event)
-    return delayed.response()
+    def _finish(self, body: OffsetCommitResponseDict) -> TxnOffsetCommitResponseDict:
+        return {"topics": _results(merge_results(self._refused, body["topics"]), self._version)}
 
 
 def _results(

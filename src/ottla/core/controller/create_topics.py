@@ -6,7 +6,7 @@ Topics are decided in request order. The first matching row applies:
 |---|---|
 | the topic appears twice in the request | INVALID_REQUEST |
 | the request asks for more partitions in total than one request may | POLICY_VIOLATION |
-| the name is that of Kafka's metadata log | TOPIC_AUTHORIZATION_FAILED |
+| the name is that of Kafka's metadata log | INVALID_REQUEST |
 | the name is illegal, or equals another one except for `.` and `_` | INVALID_TOPIC_EXCEPTION |
 | the topic exists | TOPIC_ALREADY_EXISTS |
 | a config is unknown, invalid or null | INVALID_CONFIG |
@@ -140,8 +140,8 @@ def _decide_topic(
 def _check_name(view: ClusterView, name: str, taken: dict[str, str]) -> None:
     if name == METADATA_TOPIC:
         raise KafkaError(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            f"{name} is an internal topic; clients cannot create it.",
+            ErrorCode.INVALID_REQUEST,
+            f"Creation of internal topic {name} is prohibited.",
         )
     validate_topic_name(name)
     if has_collision_characters(name):

@@ -85,12 +85,17 @@ def _find(view: ClusterView, reference: TopicReference) -> TopicImage:
     if name is not None:
         if name in view.topics:
             return view.topics[name]
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+        raise unknown_topic(name)
     if topic_id in view.topics_by_id:
         return view.topics_by_id[topic_id]
     raise KafkaError(
         ErrorCode.UNKNOWN_TOPIC_ID, f"Topic ID {format_uuid(topic_id)} does not exist."
     )
+
+
+def unknown_topic(name: str) -> KafkaError:
+    """Return the error for a name that does not exist."""
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
 
 
 def _invalid(message: str) -> KafkaError:

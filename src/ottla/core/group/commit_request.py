@@ -1,7 +1,7 @@
-"""The topics of an offset commit that exist, and the results of those that do not.
+"""The topics of an offset commit that can be committed, and the results of the others.
 
 OffsetCommit and TxnOffsetCommit commit the offsets of existing partitions even if the request has
-others, which only fail themselves.
+others, or topics that the client may not read, which only fail themselves.
 """
 
 from __future__ import annotations
@@ -45,12 +45,14 @@ class RequestedTopic(NamedTuple):
     image: TopicImage | None
     """The topic, or None if it does not exist."""
     partitions: Sequence[RequestedPartition]
+    is_denied: bool = False
+    """Whether the client may not read the topic, which then fails whether it exists or not."""
 
 
 def split_known(
     requested: Iterable[RequestedTopic], missing_topic: ErrorCode
 ) -> tuple[list[CommitTopic], list[OffsetCommitResponseTopicDict]]:
-    """Return the topics to commit, and the results of those that do not exist.
+    """Return the topics to commit, and the results of those that do not exist or are denied.
 
     Args:
         requested: The topics of the request.
@@ -58,9 +60,10 @@ def split_known(
     """
     topics: list[CommitTopic] = []
     refused: list[OffsetCommitResponseTopicDict] = []
-    for name, topic_id, image, partitions in requested:
-        if image is None:
-            results = _failed_partitions(partitions, missing_topic)
+    for name, topic_id, image, partitions, is_denied in requested:
+        if is_denied or image is None:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else missing_topic
+            results = _failed_partitions(partitions, code)
             refused.append({"name": name, "topic_id": topic_id, "partitions": results})
             continue
         count = len(image.partitions)

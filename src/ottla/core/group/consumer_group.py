@@ -63,6 +63,7 @@ LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
 JOIN_EPOCH = 0
 NO_PARTITIONS: Assignment = {}
+NO_REVISION = -1
 
 
 class ConsumerGroupState(Enum):
@@ -135,7 +136,7 @@ class ConsumerGroup:
         """Whether the log has a topic metadata record of Kafka 4.0; 4.1 keeps a hash instead."""
         self._subscribed: dict[str, None] | None = None
         # Soft state
-        self.topics_revision = -1
+        self.topics_revision = NO_REVISION
         """The metadata revision up to which topic changes have been taken into account."""
         self.patterns_checked_ms = 0
         self.awaited_joins: set[str] = set()

@@ -127,7 +127,7 @@ def heartbeat(
         return _response(member, context)
     check_size(group, event.member_id, context)
     member_id = event.member_id or event.new_id
-    plan = Plan.of(group)
+    plan = Plan.of(group, event.visible)
     before = _find(plan, event, member_id, context)
     after = before._replace(metadata=_metadata(before.metadata, event))
     return update_member(plan, before, after, event, context)

@@ -5,6 +5,11 @@ epoch. A new target assignment is computed for it: at once or, if the last one i
 `group.consumer.assignment.interval.ms`, with a later heartbeat, so that several changes result in
 one assignment. Each member then moves towards it, one step per heartbeat (reconciliation.py).
 
+A pattern matches only topics that a member may see: the member whose heartbeat brings the pattern
+or is the first one after a change of the cluster's metadata, which includes ACLs. The topics found
+are then those of all members with this pattern. Other events than heartbeats, such as an expired
+session, do not match patterns, because they come from no client.
+
 Nothing here changes the group. All changes are expressed as records, each of which is computed as
 if the preceding ones had been applied.
 """
@@ -18,6 +23,7 @@ from dataclasses import dataclass, field
 from ottla.core.group.assignors import ASSIGNORS, MemberSpec
 from ottla.core.group.consumer_group import (
     NO_PARTITIONS,
+    NO_REVISION,
     ConsumerGroup,
     ConsumerMember,
     topics_of,
@@ -46,7 +52,7 @@ from ottla.core.group.events import (
 )
 from ottla.core.group.reconciliation import reconcile
 from ottla.core.group.topic_pattern import compile_pattern
-from ottla.core.group.topics import TopicsView
+from ottla.core.group.topics import TopicFilter, TopicsView
 
 PATTERNS_CHECKED_AFTER_MS = 1_000
 """Minimum interval between two matches of patterns against topics that change continuously."""
@@ -111,11 +117,14 @@ class Plan:
     assignment_epoch: int
     renamed: dict[str, str] = field(default_factory=dict)
     """Old and new member ids of static members that have returned."""
+    visible: TopicFilter | None = None
+    """Returns the topics that the member may see which sent a heartbeat. None if another event is
+    decided: matching patterns is then postponed until the next heartbeat."""
     has_old_patterns: bool = False
     """Whether matching the patterns against the latest topics was postponed."""
 
     @classmethod
-    def of(cls, group: ConsumerGroup) -> Plan:
+    def of(cls, group: ConsumerGroup, visible: TopicFilter | None = None) -> Plan:
         return cls(
             group,
             dict(group.members),
@@ -124,6 +133,7 @@ class Plan:
             group.epoch,
             group.metadata_hash,
             group.assignment_epoch,
+            visible=visible,
         )
 
     # -------------------------------------------------------------------------------- members
@@ -174,10 +184,9 @@ class Plan:
         topics_changed = group.topics_revision != context.topics.revision
         if not is_changed and not topics_changed:
             return
-        if self._match_patterns(context):
+        if self._match_patterns(topics_changed, context):
             is_changed = True
-        if not self.has_old_patterns:
-            group.topics_revision = context.topics.revision
+        group.topics_revision = NO_REVISION if self.has_old_patterns else context.topics.revision
         known = hash_of_topics(topics_of(self.members.values(), self.patterns), context.topics)
         if known != self.metadata_hash:
             is_changed = True
@@ -191,13 +200,14 @@ class Plan:
                 record = SubscriptionMetadataRecord(group.group_id, None)
                 context.decision.records.append(record)
 
-    def _match_patterns(self, context: DecisionContext) -> bool:
-        """Match used patterns against all topics, drop others; return whether any changed."""
+    def _match_patterns(self, topics_changed: bool, context: DecisionContext) -> bool:
+        """Match new patterns, and all of them if topics have changed, against the topics that the
+        member may see. Drop unused patterns. Return whether any changed."""
         used = dict.fromkeys(
             member.metadata.pattern for member in self.members.values() if member.metadata.pattern
         )
         records, group = context.decision.records, self.group
-        is_changed = False
+        is_changed = is_refreshed = False
         for pattern in [each for each in self.patterns if each not in used]:
             del self.patterns[pattern]
             records.append(PatternRecord(group.group_id, pattern, None))
@@ -205,16 +215,19 @@ class Plan:
         may_refresh = context.now_ms - group.patterns_checked_ms >= PATTERNS_CHECKED_AFTER_MS
         for pattern in used:
             known = self.patterns.get(pattern)
-            if known is not None and not may_refresh:
+            if known is not None and not topics_changed:
+                continue
+            if self.visible is None or (known is not None and not may_refresh):
                 self.has_old_patterns = True
                 continue
-            topics = matching_topics(pattern, context.topics)
+            topics = matching_topics(pattern, context.topics, self.visible)
+            is_refreshed = may_refresh
             if known is None or known.topics != topics:
                 value = ResolvedPattern(topics, context.topics.revision, context.now_ms)
                 self.patterns[pattern] = value
                 records.append(PatternRecord(group.group_id, pattern, value))
                 is_changed = True
-        if used and may_refresh:
+        if is_refreshed:
             group.patterns_checked_ms = context.now_ms
         return is_changed
 
@@ -322,11 +335,11 @@ def remove_members(
 # ---------------------------------------------------------------------------------------- topics
 
 
-def matching_topics(pattern: str, view: TopicsView) -> tuple[str, ...]:
-    """Return the names of the topics that match the pattern; internal topics never do."""
+def matching_topics(pattern: str, view: TopicsView, visible: TopicFilter) -> tuple[str, ...]:
+    """Return the names of the visible topics that match the pattern; internal topics never do."""
     compiled = compile_pattern(pattern)
     names = (topic.name for topic in view.topics.values() if not topic.is_internal)
-    return tuple(sorted(name for name in names if compiled.matches(name)))
+    return tuple(sorted(visible(name for name in names if compiled.matches(name))))
 
 
 def hash_of_topics(names: Iterable[str], view: TopicsView) -> int:

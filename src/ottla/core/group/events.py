@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Never
 from ottla.base.types import ZERO_UUID
 from ottla.core.coordinator import ProducerIdAndEpoch, Token
 from ottla.core.group.consumer_records import Assignment
+from ottla.core.group.topics import TopicFilter, every_topic
 
 if TYPE_CHECKING:
     from ottla.wire.messages import consumer_group_describe, describe_groups
@@ -120,6 +121,8 @@ class ConsumerHeartbeat(GroupEvent):
     owned: Assignment | None = None
     new_id: str = ""
     """The member id to use if the request has none."""
+    visible: TopicFilter = every_topic
+    """Returns the topics that the client may see; others match no pattern."""
 
 
 # --------------------------------------------------------------------------- timers and failures

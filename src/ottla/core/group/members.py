@@ -20,6 +20,7 @@ from ottla.core.group.classic import ClassicGroup, GroupState
 from ottla.core.group.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
+    NO_REVISION,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
@@ -271,7 +272,7 @@ class Members:
         """Restart the timers and recheck the topics after a change could not be written."""
         group = self._groups.consumer(event.group_id)
         if group is not None:
-            group.topics_revision = -1
+            group.topics_revision = NO_REVISION
             _start_timers(group, context)
 
 
@@ -301,7 +302,7 @@ def _discard_decision(group: object, context: DecisionContext) -> None:
     context.decision.timers.clear()
     context.decision.if_failed = None
     if isinstance(group, ConsumerGroup):
-        group.topics_revision = -1
+        group.topics_revision = NO_REVISION
 
 
 def _end_join(group: ClassicGroup, event: events.JoinTimedOut, context: DecisionContext) -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeAlias
 
 from ottla.base.cluster import TopicImage
+
+TopicFilter: TypeAlias = Callable[[Iterable[str]], Iterable[str]]
+"""Function that returns those of many topics that a client may see."""
+
+
+def every_topic(names: Iterable[str]) -> Iterable[str]:
+    """Return all topics: the filter for clients that may see everything."""
+    return names
 
 
 class TopicsView(Protocol):

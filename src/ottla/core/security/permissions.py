@@ -107,11 +107,8 @@ def _rule(
 
 _TOPIC_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _IN_GROUP = (_rule("the group", READ_GROUP, at="top level"),)
-_ALTERED_CONFIGS = (
-    _rule("a topic", ALTER_TOPIC_CONFIGS, at="resource"),
-    _rule("a broker, loggers, client metrics", ALTER_CLUSTER_CONFIGS, at="resource"),
-    _rule("a group", ALTER_GROUP_CONFIGS, at="resource"),
-)
+_ALTERED_TOPIC = _rule("a topic", ALTER_TOPIC_CONFIGS, at="resource")
+_ALTERED_GROUP = _rule("a group", ALTER_GROUP_CONFIGS, at="resource")
 
 RULES: Mapping[Api, tuple[Rule, ...]] = {
     Api.PRODUCE: (
@@ -201,8 +198,16 @@ RULES: Mapping[Api, tuple[Rule, ...]] = {
         _rule("a broker, loggers, client metrics", DESCRIBE_CLUSTER_CONFIGS, at="resource"),
         _rule("a group", DESCRIBE_GROUP_CONFIGS, at="resource"),
     ),
-    Api.ALTER_CONFIGS: _ALTERED_CONFIGS,
-    Api.INCREMENTAL_ALTER_CONFIGS: _ALTERED_CONFIGS,
+    Api.ALTER_CONFIGS: (
+        _ALTERED_TOPIC,
+        _rule("a broker, client metrics", ALTER_CLUSTER_CONFIGS, at="resource"),
+        _ALTERED_GROUP,
+    ),
+    Api.INCREMENTAL_ALTER_CONFIGS: (
+        _ALTERED_TOPIC,
+        _rule("a broker, loggers, client metrics", ALTER_CLUSTER_CONFIGS, at="resource"),
+        _ALTERED_GROUP,
+    ),
     Api.DESCRIBE_LOG_DIRS: (_rule("always", DESCRIBE_CLUSTER, at="top level"),),
     Api.SASL_AUTHENTICATE: (),
     Api.CREATE_PARTITIONS: (_rule("each topic", ALTER_TOPIC, at="topic"),),

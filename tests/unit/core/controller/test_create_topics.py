@@ -76,7 +76,7 @@ def test_an_assignment_is_used_as_given() -> None:
         (NewTopic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (NewTopic("with_dot"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (NewTopic("with.dot"), ErrorCode.TOPIC_ALREADY_EXISTS),
-        (NewTopic("__cluster_metadata"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (NewTopic("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
         (NewTopic("t", 0), ErrorCode.INVALID_PARTITIONS),
         (NewTopic("t", -2), ErrorCode.INVALID_PARTITIONS),
         (NewTopic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
