@@ -137,7 +137,7 @@ def _principals(*names: str, help: str, **more: Any) -> Callable[..., Any]:
     type=click.Choice(_PATTERNS, case_sensitive=False),
     default=PatternType.LITERAL.name,
     show_default=True,
-    help="How names are compared. With --add: literal, or prefixed for all names that begin with "
+    help="Comparison of names. With --add: literal, or prefixed for all names that begin with "
     "it. With --list and --remove also: any for ACLs with this name, literal or prefixed; match "
     "for all ACLs that apply to the resource.",
 )
@@ -187,8 +187,8 @@ def _principals(*names: str, help: str, **more: Any) -> Callable[..., Any]:
 @click.option(
     "--idempotent",
     is_flag=True,
-    help="With --producer: IdempotentWrite on the cluster, which producers need with brokers older "
-    "than Kafka 2.8.",
+    help="IdempotentWrite on the cluster, which is for producers with brokers older than Kafka 2.8. "
+    "Requires --producer.",
 )
 @click.option("--force", is_flag=True, help="Do not ask for confirmation.")
 @output_option

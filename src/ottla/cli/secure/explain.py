@@ -118,7 +118,7 @@ def explain(question: Question, acls: Collection[AclBinding] | None, policy: Pol
     Args:
         question: The question.
         acls: All ACLs that match the resources in question; None without an authorizer.
-        policy: What decides besides ACLs.
+        policy: Properties that decide besides ACLs.
     """
     if acls is None:
         return Explanation(

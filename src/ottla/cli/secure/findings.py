@@ -53,7 +53,7 @@ class Finding(NamedTuple):
 
     severity: Severity
     subject: str
-    """What it is about: a broker, a file, a user or an ACL."""
+    """The broker, file, user or ACL that it is about."""
     text: str
 
 
@@ -164,8 +164,8 @@ def of_users(
         yield Finding(
             Severity.MEDIUM,
             each,
-            "There are ACLs, but no user with a SCRAM password. Whoever creates a user with this "
-            "name gets them, unless another mechanism authenticates it.",
+            "There are ACLs, but no user with a SCRAM password. A new user with this name "
+            "gets them. Remove them, unless another mechanism authenticates the user.",
         )
 
 

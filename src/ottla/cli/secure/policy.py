@@ -19,7 +19,7 @@ ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
 
 @dataclass(frozen=True)
 class Policy:
-    """What decides besides ACLs."""
+    """Properties that decide besides ACLs."""
 
     super_users: frozenset[str] | None
     """Principals without restrictions; None if they are unknown."""
