@@ -187,7 +187,7 @@ def _principals(*names: str, help: str, **more: Any) -> Callable[..., Any]:
 @click.option(
     "--idempotent",
     is_flag=True,
-    help="IdempotentWrite on the cluster, which is for producers with brokers older than Kafka 2.8. "
+    help="IdempotentWrite on the cluster, for producers with brokers older than Kafka 2.8. "
     "Requires --producer.",
 )
 @click.option("--force", is_flag=True, help="Do not ask for confirmation.")
