@@ -38,7 +38,9 @@ def check_files(directory: SecureDirectory, configurations: Iterable[Path]) -> I
     for path in configurations:
         properties = load_properties(str(path))
         has_authorizer = bool(properties.get(AUTHORIZER))
-        yield from findings.of_properties(str(path), properties, has_authorizer=has_authorizer)
+        yield from findings.of_properties(
+            str(path), properties, has_authorizer=has_authorizer, is_complete=True
+        )
         if findings.has_secrets(properties):
             secret.append(path)
         keystores.update(dict.fromkeys(_named_keystores(properties)))
@@ -95,7 +97,7 @@ def check_cluster(admin: Admin, *, has_tls: bool) -> Iterator[Finding]:
     super_users: set[str] = set()
     for id, properties in (brokers or {}).items():
         yield from findings.of_properties(
-            f"broker {id}", properties, has_authorizer=acls is not None
+            f"broker {id}", properties, has_authorizer=acls is not None, is_complete=False
         )
         super_users |= Policy.of_properties(properties, is_complete=False).super_users or set()
     if brokers is None:

@@ -33,6 +33,7 @@ from ottla.cli.secure.policy import ALLOW_EVERYONE, AUTHORIZER, Policy
 
 EXPIRES_SOON = timedelta(days=30)
 EXPIRES_NOW = timedelta(days=7)
+_CLIENT_AUTH = "ssl.client.auth"
 _DEFAULT_LISTENERS = "PLAINTEXT://:9092"
 _DEFAULT_PROTOCOLS = ",".join(f"{each.name}:{each.name}" for each in SecurityProtocol)
 _HARMLESS = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
@@ -58,14 +59,16 @@ class Finding(NamedTuple):
 
 
 def of_properties(
-    subject: str, properties: Mapping[str, str], *, has_authorizer: bool
+    subject: str, properties: Mapping[str, str], *, has_authorizer: bool, is_complete: bool
 ) -> Iterator[Finding]:
     """Yield findings about the properties of a broker.
 
     Args:
         subject: Name of the broker or of its configuration.
-        properties: The properties; missing ones have their defaults.
+        properties: The properties.
         has_authorizer: Whether the broker applies ACLs.
+        is_complete: Whether a property that is missing has its default. Brokers do not describe
+            those of single listeners, and some not those of their authorizer.
     """
     if not has_authorizer:
         yield Finding(
@@ -73,7 +76,7 @@ def of_properties(
             subject,
             f"There is no authorizer, so every client may do everything. Set {AUTHORIZER}.",
         )
-    policy = Policy.of_properties(properties, is_complete=False)
+    policy = Policy.of_properties(properties, is_complete=is_complete)
     if has_authorizer and policy.allows_without_acls:
         yield Finding(
             Severity.HIGH,
@@ -87,12 +90,14 @@ def of_properties(
             "super.users is empty, so no client can repair the ACLs if they lock everybody out.",
         )
     try:
-        yield from _of_listeners(subject, properties)
+        yield from _of_listeners(subject, properties, is_complete=is_complete)
     except ConfigError as error:
         yield Finding(Severity.MEDIUM, subject, str(error))
 
 
-def _of_listeners(subject: str, properties: Mapping[str, str]) -> Iterator[Finding]:
+def _of_listeners(
+    subject: str, properties: Mapping[str, str], *, is_complete: bool
+) -> Iterator[Finding]:
     listeners = client_listeners(
         "listeners",
         split_list(properties.get("listeners") or _DEFAULT_LISTENERS),
@@ -103,28 +108,42 @@ def _of_listeners(subject: str, properties: Mapping[str, str]) -> Iterator[Findi
     )
     for each in listeners:
         if not is_loopback(each.host):
-            yield from _of_listener(subject, each, protocols[each.name], properties)
+            protocol = protocols[each.name]
+            if protocol is SecurityProtocol.SSL:
+                yield from _of_client_auth(subject, each, properties, is_complete=is_complete)
+            else:
+                yield from _of_protocol(subject, each, protocol)
 
 
-def _of_listener(
-    subject: str, listener: Listener, protocol: SecurityProtocol, properties: Mapping[str, str]
-) -> Iterator[Finding]:
+def _of_protocol(subject: str, listener: Listener, protocol: SecurityProtocol) -> Iterator[Finding]:
     where = f"Other machines can connect to {listener}"
-    match protocol:
-        case SecurityProtocol.PLAINTEXT:
-            text = f"{where} without a password and without encryption. Use SASL_SSL for it."
-            yield Finding(Severity.HIGH, subject, text)
-        case SecurityProtocol.SASL_PLAINTEXT:
-            text = f"{where}, which is not encrypted. Use SASL_SSL for it."
-            yield Finding(Severity.MEDIUM, subject, text)
-        case SecurityProtocol.SSL:
-            name = "ssl.client.auth"
-            own = f"listener.name.{listener.name.lower()}.{name}"
-            if properties.get(own, properties.get(name, "none")) != "required":
-                text = f"{where} without a certificate. Set {own}=required."
-                yield Finding(Severity.HIGH, subject, text)
-        case SecurityProtocol.SASL_SSL:
-            pass
+    if protocol is SecurityProtocol.PLAINTEXT:
+        text = f"{where} without a password and without encryption. Use SASL_SSL for it."
+        yield Finding(Severity.HIGH, subject, text)
+    elif not protocol.has_tls:
+        text = f"{where}, which is not encrypted. Use SASL_SSL for it."
+        yield Finding(Severity.MEDIUM, subject, text)
+
+
+def _of_client_auth(
+    subject: str, listener: Listener, properties: Mapping[str, str], *, is_complete: bool
+) -> Iterator[Finding]:
+    own = f"listener.name.{listener.name.lower()}.{_CLIENT_AUTH}"
+    value = properties.get(own, properties.get(_CLIENT_AUTH, "none"))
+    if value == "required":
+        return
+    if is_complete or own in properties:
+        text = (
+            f"Other machines can connect to {listener} without a certificate. Set {own}=required."
+        )
+        yield Finding(Severity.HIGH, subject, text)
+    else:
+        yield Finding(
+            Severity.LOW,
+            subject,
+            f"Other machines may be able to connect to {listener} without a certificate. The "
+            f"broker does not describe {own}, so check its configuration with --config.",
+        )
 
 
 def of_acls(acls: Iterable[AclBinding]) -> Iterator[Finding]:

@@ -60,8 +60,19 @@ def severities(found: Iterable[Finding]) -> list[Severity]:
 def test_listeners_for_other_machines_are_checked(
     properties: dict[str, str], expected: list[Severity]
 ) -> None:
-    found = findings.of_properties("broker 1", properties, has_authorizer=True)
+    found = findings.of_properties(
+        "server.properties",
+        {"super.users": "User:a", **properties},
+        has_authorizer=True,
+        is_complete=True,
+    )
     assert severities(found) == expected
+
+
+def test_what_a_broker_does_not_describe_is_not_known() -> None:
+    described = {"listeners": "SSL://:9092", "ssl.client.auth": "none"}
+    found = findings.of_properties("1", described, has_authorizer=True, is_complete=False)
+    assert severities(found) == [LOW]
 
 
 def test_the_authorizer_is_checked() -> None:
@@ -70,13 +81,15 @@ def test_the_authorizer_is_checked() -> None:
     def of(*, has_authorizer: bool, **more: str) -> list[Severity]:
         properties = {**local, **{name.replace("_", "."): each for name, each in more.items()}}
         return severities(
-            findings.of_properties("broker 1", properties, has_authorizer=has_authorizer)
+            findings.of_properties(
+                "server.properties", properties, has_authorizer=has_authorizer, is_complete=True
+            )
         )
 
-    assert of(has_authorizer=True) == []
+    assert of(has_authorizer=True) == [MEDIUM]
     assert of(has_authorizer=False) == [HIGH]
-    assert of(has_authorizer=True, allow_everyone_if_no_acl_found="true") == [HIGH]
-    assert of(has_authorizer=True, super_users="") == [MEDIUM]
+    open = of(has_authorizer=True, allow_everyone_if_no_acl_found="true", super_users="User:a")
+    assert open == [HIGH]
     assert of(has_authorizer=True, super_users="User:admin") == []
 
 
