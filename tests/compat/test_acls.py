@@ -162,7 +162,7 @@ def test_kafka_python_creates_describes_and_deletes(secured: BrokerProcess, ours
         described, _ = admin.describe_acls(matching)
         assert set(described) == {theirs(each) for each in MATCHING}
         ((_, deleted, error),) = admin.delete_acls([matching])
-        assert {each for each, _ in deleted} == {theirs(each) for each in MATCHING}
+        assert set(deleted) == {theirs(each) for each in MATCHING}
         assert error.errno == 0
         assert set(ours.describe_acls()) == ACLS - MATCHING
     finally:
