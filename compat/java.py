@@ -14,6 +14,7 @@ QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
 TIMEOUT_S = 60.0
 
 TOOLS = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs": "kafka.admin.ConfigCommand",

@@ -129,8 +129,16 @@ class Secured:
 
 
 @contextmanager
-def secured_broker(java: Java, scratch: Path) -> Iterator[Secured]:
-    """Provide a broker whose user alice has passwords for PLAIN and, by Java's tool, for SCRAM."""
+def secured_broker(
+    java: Java, scratch: Path, more: Mapping[str, str] | None = None
+) -> Iterator[Secured]:
+    """Provide a broker whose user alice has passwords for PLAIN and, by Java's tool, for SCRAM.
+
+    Args:
+        java: Java.
+        scratch: Directory to create.
+        more: Further properties of the broker.
+    """
     scratch.mkdir()
     directories = [scratch / name for name in ("certificates", "strangers")]
     for directory in directories:
@@ -155,6 +163,7 @@ def secured_broker(java: Java, scratch: Path) -> Iterator[Secured]:
         "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain,
         **certificates.broker_properties(),
+        **(more or {}),
     }
     with (
         TokenEndpoint(key, USER) as tokens,

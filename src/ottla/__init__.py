@@ -5,13 +5,14 @@ __version__ = "0.2.0.dev0"
 _PUBLIC = {
     "ottla.base.types": ("TopicPartition",),
     "ottla.client.admin": (
-        "AbortTransaction", "Admin", "AlterOp", "ApiVersions", "AsyncAdmin", "BrokerNode",
+        "AbortTransaction", "AclBinding", "AclFilter", "AclOperation", "AclPermission",
+        "AclResourceType", "Admin", "AlterOp", "ApiVersions", "AsyncAdmin", "BrokerNode",
         "ClusterDescription", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource",
         "ConfigSynonym", "CreatedTopic", "DelegationToken", "ElectionType", "Features",
         "FinalizedFeature", "GroupDescription", "GroupLag", "GroupListing", "IsolationLevel",
         "ListedOffset", "Listing", "LogDirDescription", "MemberDescription", "NewTopic",
-        "OffsetSpec", "PartitionDescription", "PartitionLag", "Principal", "ProducerState",
-        "QuotaEntity", "Reassignment", "ReplicaInfo", "ResourceType", "Results",
+        "OffsetSpec", "PartitionDescription", "PartitionLag", "PatternType", "Principal",
+        "ProducerState", "QuotaEntity", "Reassignment", "ReplicaInfo", "ResourceType", "Results",
         "ScramCredentialInfo", "ScramMechanism", "TopicDescription", "TopicListing",
         "TransactionDescription", "TransactionListing", "UserScramCredentialDeletion",
         "UserScramCredentialUpsertion",

@@ -2,6 +2,11 @@
 
 from ottla.base.types import TopicPartition as TopicPartition
 from ottla.client.admin import AbortTransaction as AbortTransaction
+from ottla.client.admin import AclBinding as AclBinding
+from ottla.client.admin import AclFilter as AclFilter
+from ottla.client.admin import AclOperation as AclOperation
+from ottla.client.admin import AclPermission as AclPermission
+from ottla.client.admin import AclResourceType as AclResourceType
 from ottla.client.admin import Admin as Admin
 from ottla.client.admin import AlterOp as AlterOp
 from ottla.client.admin import ApiVersions as ApiVersions
@@ -30,6 +35,7 @@ from ottla.client.admin import NewTopic as NewTopic
 from ottla.client.admin import OffsetSpec as OffsetSpec
 from ottla.client.admin import PartitionDescription as PartitionDescription
 from ottla.client.admin import PartitionLag as PartitionLag
+from ottla.client.admin import PatternType as PatternType
 from ottla.client.admin import Principal as Principal
 from ottla.client.admin import ProducerState as ProducerState
 from ottla.client.admin import QuotaEntity as QuotaEntity

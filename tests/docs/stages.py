@@ -38,6 +38,13 @@ NOT_RUN = {
     "kafka-server-stop": "stops every broker of this user; tests/unit/cli/test_stop.py has it",
 }
 """Prefixes of commands that are not run, with the reason."""
+_WITH_ACLS = {"authorizer.class.name": "ottla", "super.users": "User:ANONYMOUS"}
+OVERRIDES = {
+    "docs/admin.md": _WITH_ACLS,
+    "docs/tools.md": _WITH_ACLS,
+    "docs/operations/acls.md": _WITH_ACLS,
+}
+"""Properties of the brokers of pages that need some."""
 
 
 def orders(page: Page) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.docs.blocks import ELSEWHERE, RUN, Block, blocks, commands, pages
 from tests.docs.running import Page
-from tests.docs.stages import NOT_RUN, STAGES
+from tests.docs.stages import NOT_RUN, OVERRIDES, STAGES
 
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.config.properties import load_properties
@@ -30,7 +30,7 @@ def of(page: str) -> list[Block]:
 def test_the_code_of_a_page_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with BrokerThread() as broker:
+    with BrokerThread(overrides=OVERRIDES.get(name, {})) as broker:
         page = Page(broker, tmp_path, monkeypatch)
         STAGES.get(name, lambda page: None)(page)
         for block in of(name):

@@ -17,6 +17,7 @@ ottla completion fish > ~/.config/fish/conf.d/ottla.fish
 TOOLS = (
     "connect-distributed",
     "connect-standalone",
+    "kafka-acls",
     "kafka-broker-api-versions",
     "kafka-cluster",
     "kafka-configs",

@@ -20,6 +20,7 @@ SECTIONS = {
         "reassign-partitions": "ottla.cli.kafka_reassign_partitions:kafka_reassign_partitions",
         "leader-election": "ottla.cli.kafka_leader_election:kafka_leader_election",
         "log-dirs": "ottla.cli.kafka_log_dirs:kafka_log_dirs",
+        "acls": "ottla.cli.kafka_acls:kafka_acls",
         "delegation-tokens": "ottla.cli.kafka_delegation_tokens:kafka_delegation_tokens",
         "features": "ottla.cli.kafka_features:kafka_features",
         "broker-api-versions": "ottla.cli.kafka_broker_api_versions:kafka_broker_api_versions",

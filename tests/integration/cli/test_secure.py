@@ -21,10 +21,11 @@ import pytest
 from tests.integration.cli.running import Ran
 
 from ottla import Admin, Consumer, Producer
+from ottla.base.acl import AclBinding, AclFilter
 from ottla.base.child_process import end_process
 from ottla.base.config.properties import load_properties
 from ottla.cli.secure.certificates import Authority
-from ottla.client.errors import AuthenticationFailed, ClientError
+from ottla.client.errors import AuthenticationFailed, AuthorizationFailed, ClientError
 
 TIMEOUT_S = 60.0
 SOURCE = str(Path(__file__).parents[3] / "src")
@@ -114,6 +115,11 @@ class Home:
         """Return the file for librdkafka as the documentation shows."""
         path = self.secure / ("librdkafka.conf" if user is None else f"users/{user}.conf")
         return dict(line.rstrip("\n").split("=", 1) for line in path.open())
+
+    def acls(self, user: str) -> list[AclBinding]:
+        """Return the ACLs of a user."""
+        with Admin(profile=self.profile()) as admin:
+            return admin.describe_acls(AclFilter(principal=f"User:{user}"))
 
     def presented(self) -> bytes:
         """Return the certificate that the broker presents."""
@@ -225,17 +231,20 @@ def test_records_pass_with_kcat(home: Home) -> None:
 
 
 def test_a_user_can_log_in_until_it_is_removed(home: Home) -> None:
-    out = home.succeed("secure", "user", "add", "alice")
+    out = home.succeed("secure", "user", "add", "alice", "--produce", "users")
     assert str(home.secure / "users/alice.properties") in out
+    assert "alice has 3 ACLs.\n" in out
     with Producer(profile=home.profile("alice")) as producer:
         producer.send("users", b"1").result()
     listed = home.succeed("secure", "user", "list")
-    assert "alice  SCRAM-SHA-512" in listed.replace("   ", "  ")
+    assert ["alice", "SCRAM-SHA-512", "3"] in [line.split() for line in listed.splitlines()]
     assert home.fail("secure", "user", "add", "alice") == (
         "The user alice exists. Change the password with: ottla secure user passwd alice\n"
     )
     profile = home.profile("alice")
-    home.succeed("secure", "user", "remove", "alice")
+    out = home.succeed("secure", "user", "remove", "alice")
+    assert out.startswith("Removed the user alice and 3 ACLs.\n")
+    assert home.acls("alice") == []
     assert not (home.secure / "users/alice.properties").exists()
     assert not (home.secure / "users/alice.conf").exists()
     with (
@@ -252,6 +261,7 @@ def test_a_password_can_be_chosen_and_changed(home: Home, mechanism: str) -> Non
     user, password = f"bob-{mechanism}", 'päss "word" \\ =:#!'
     home.succeed(
         *("secure", "user", "add", user, "--mechanism", mechanism, "--password-file", "-"),
+        *("--produce", "users"),
         stdin=f"{password}\n",
     )
     first = home.profile(user)
@@ -275,6 +285,96 @@ def test_the_administrator_changes_its_own_password(home: Home) -> None:
     assert home.librdkafka()["sasl.password"] != before
     home.succeed("topics", "--list", "--command-config", str(home.secure / "client.properties"))
     assert not (home.secure / "users/admin.properties").exists()
+
+
+def test_a_user_may_do_only_what_was_given(home: Home) -> None:
+    out = home.succeed("secure", "user", "add", "erin")
+    assert "erin has no ACLs, and may do nothing yet." in out
+    home.succeed(
+        *("secure", "user", "add", "dave", "--produce", "given", "--consume", "read-*"),
+        *("--group", "dave-*"),
+    )
+    admin, dave = home.profile(), home.profile("dave")
+    with Producer(profile=admin) as producer:
+        for topic in ("read-1", "other"):
+            producer.send(topic, b"1").result()
+    with Producer(profile=dave) as producer:
+        producer.send("given", b"1").result()
+    assert values(dave, "read-1") == [b"1"]
+    with Consumer(profile=dave, group_id="dave-1", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["read-1"])
+        wait_for(lambda: bool(consumer.poll(0.5)))
+        consumer.commit()
+    with Producer(profile=dave) as producer, pytest.raises(AuthorizationFailed):
+        producer.send("read-1", b"1").result()
+    for profile in (dave, home.profile("erin")):
+        with Admin(profile=profile) as client:
+            assert "other" not in client.list_topics()
+            with pytest.raises(AuthorizationFailed):
+                client.describe_acls()
+
+
+def test_a_decision_is_explained(home: Home) -> None:
+    home.succeed("secure", "user", "add", "frank", "--produce", "frank-*")
+    explain = ("secure", "explain", "User:frank")
+    allowed = home.run(*explain, "DESCRIBE", "topic", "frank-1")
+    assert (allowed.code, allowed.out) == (
+        0,
+        "Allowed: User:frank DESCRIBE on topic 'frank-1'.\n"
+        "The ACL (principal=User:frank, host=*, operation=WRITE, permissionType=ALLOW) of "
+        "ResourcePattern(resourceType=TOPIC, name=frank-, patternType=PREFIXED) allows DESCRIBE on "
+        "topic 'frank-1', because WRITE implies DESCRIBE.\n",
+    )
+    denied = home.run(*explain, "READ", "topic", "frank-1")
+    assert (denied.code, denied.out) == (
+        1,
+        "Denied: User:frank READ on topic 'frank-1'.\n"
+        "Topic 'frank-1' has ACLs, but none of 3 ACLs applies to READ by User:frank. Allow it "
+        "with: kafka-acls --add --allow-principal User:frank --operation Read --topic frank-1\n",
+    )
+    for words in (("WRITE", "topic", "orders"), ("ALTER", "cluster")):
+        assert home.run("secure", "explain", "User:admin", *words).out.endswith(
+            "User:admin is a super user, who may do everything.\n"
+        )
+    found = home.run(*explain, "READ", "topic", "frank-1", "--json").json
+    assert (found["allowed"], found["acl"]) == (False, None)
+
+
+def test_a_new_cluster_has_no_severe_findings(home: Home) -> None:
+    home.succeed("secure", "user", "add", "grace")
+    checked = home.run("secure", "check", "--json")
+    found = checked.json["findings"]
+    assert checked.code == 0, found
+    assert {each["severity"] for each in found} <= {"low", "medium"}
+    assert {
+        "severity": "low",
+        "subject": "User:grace",
+        "text": "The user has no ACLs, and may do nothing. Give it permissions, or remove it.",
+    } in found
+
+
+def test_weaknesses_are_found_in_the_cluster_and_in_files(home: Home) -> None:
+    profile = str(home.secure / "client.properties")
+    rule = ("--allow-principal", "User:*", "--operation", "Write", "--topic", "*")
+    home.succeed("acls", "--add", *rule, "--command-config", profile)
+    home.succeed("secure", "user", "add", "heidi", "--produce", "t")
+    key = home.secure / "users/heidi.properties"
+    key.chmod(0o644)
+    try:
+        checked = home.run("secure", "check")
+        lines = checked.out.splitlines()
+        assert checked.code == 1
+        assert any(
+            line.startswith("HIGH   ACL (principal=User:*, host=*, operation=WRITE")
+            for line in lines
+        )
+        assert f"HIGH   {key}: Other users of this machine can use the file (mode 644)." in "".join(
+            lines
+        )
+        assert lines[-1].endswith("2 of high severity.")
+    finally:
+        key.chmod(0o600)
+        home.succeed("acls", "--remove", "--force", *rule, "--command-config", profile)
 
 
 def test_users_that_are_needed_are_not_removed(home: Home) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,8 @@ import click
 from ottla.base.errors import UserError
 from ottla.cli.connection_options import ClusterOptions, cluster_options
 from ottla.cli.output import Output, output_option, table
-from ottla.cli.secure.layout import DEFAULT_DIRECTORY, SecureDirectory
+from ottla.cli.secure.layout import SecureDirectory
+from ottla.cli.secure.options import as_administrator, dir_option
 from ottla.cli.tool import Tool, ToolGroup
 
 if TYPE_CHECKING:
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from ottla.cli.secure.users import Profiles
     from ottla.client.admin import Admin
 
-dir_option = click.option(
-    "--dir",
-    "directory",
-    metavar="DIR",
-    default=DEFAULT_DIRECTORY,
-    show_default=True,
-    help="Directory of the certificates and profiles.",
-)
 password_option = click.option(
     "--password-file",
     metavar="FILE",
@@ -37,9 +29,15 @@ password_option = click.option(
 )
 
 
-@click.group(cls=ToolGroup)
+@click.group(
+    cls=ToolGroup,
+    modules={
+        "explain": "ottla.cli.secure.inspection:explain",
+        "check": "ottla.cli.secure.inspection:check",
+    },
+)
 def secure() -> None:
-    """Create certificates and users."""
+    """Create and check certificates and users."""
 
 
 @secure.command(
@@ -231,8 +229,9 @@ def user() -> None:
 @user.command(
     "add",
     cls=Tool,
-    examples="""ottla secure user add alice
-    ottla secure user add alice --password-file ./password --mechanism SCRAM-SHA-256""",
+    examples="""ottla secure user add alice --produce orders
+    ottla secure user add billing --consume orders --consume 'audit-*' --group billing
+    ottla secure user add carol --password-file ./password --mechanism SCRAM-SHA-256""",
 )
 @click.argument("name")
 @dir_option
@@ -244,24 +243,58 @@ def user() -> None:
     show_default=True,
     help="SASL mechanism of the user.",
 )
+@click.option(
+    "--produce",
+    multiple=True,
+    metavar="TOPIC",
+    help="Topic that the user may write to, and create. May be repeated. A * at the end stands for "
+    "all topics that begin with the rest.",
+)
+@click.option(
+    "--consume",
+    multiple=True,
+    metavar="TOPIC",
+    help="Topic that the user may read. May be repeated. A * at the end stands for all topics that "
+    "begin with the rest.",
+)
+@click.option(
+    "--group",
+    multiple=True,
+    metavar="GROUP",
+    help="Consumer group that the user may join. May be repeated. A * at the end stands for all "
+    "groups that begin with the rest.",
+)
 @cluster_options()
 def add(
-    cluster: ClusterOptions, name: str, directory: str, password_file: str | None, mechanism: str
+    cluster: ClusterOptions,
+    name: str,
+    directory: str,
+    password_file: str | None,
+    mechanism: str,
+    produce: tuple[str, ...],
+    consume: tuple[str, ...],
+    group: tuple[str, ...],
 ) -> None:
-    """Create a user and write its profile.
+    """Create a user with permissions, and write its profile.
 
     The profile is users/NAME.properties in --dir, and users/NAME.conf for programs with
     librdkafka. Without such a directory, they are written to the current one.
+
+    The permissions become ACLs of the user, which `kafka-acls` can change.
     """
     from ottla.base.scram import ScramMechanism
+    from ottla.cli.secure.permissions import Permissions, acls_of
     from ottla.cli.secure.texts import Login
     from ottla.cli.secure.users import add_user, check_name
 
     check_name(name)
     found = {each.sasl_name: each for each in ScramMechanism}[mechanism.upper()]
+    acls = Permissions(produce, consume, group).acls(name)
     login = Login(name, _password(password_file), found)
     with _connected(cluster, directory) as (admin, profiles):
-        _show_written(f"Created the user {name}", add_user(admin, profiles, login))
+        _show_written(f"Created the user {name}", add_user(admin, profiles, login, acls))
+        existing = acls_of(admin, name)
+    _show_permissions(name, len(acls), None if existing is None else len(existing))
 
 
 @user.command("passwd", cls=Tool, examples="ottla secure user passwd alice")
@@ -287,15 +320,15 @@ def passwd(cluster: ClusterOptions, name: str, directory: str, password_file: st
 @dir_option
 @cluster_options()
 def remove(cluster: ClusterOptions, name: str, directory: str) -> None:
-    """Remove a user and delete its profile.
+    """Remove a user and its ACLs, and delete its profile.
 
-    Connections that are open remain open; the user cannot log in again.
+    Connections that are open remain open, without permissions; the user cannot log in again.
     """
     from ottla.cli.secure.users import remove_user
 
     with _connected(cluster, directory) as (admin, profiles):
-        deleted = remove_user(admin, profiles, name)
-    click.echo(f"Removed the user {name}.")
+        deleted, acls = remove_user(admin, profiles, name)
+    click.echo(f"Removed the user {name}" + (f" and {_acls(acls)}." if acls else "."))
     for each in deleted:
         click.echo(f"Deleted {each}.")
 
@@ -305,14 +338,17 @@ def remove(cluster: ClusterOptions, name: str, directory: str) -> None:
 @cluster_options()
 @output_option
 def list_(cluster: ClusterOptions, directory: str, output: Output) -> None:
-    """List the users and their SASL mechanisms."""
+    """List the users with their SASL mechanisms and their numbers of ACLs."""
     from ottla.cli.secure.users import list_users
 
     with _connected(cluster, directory) as (admin, _):
         users = list_users(admin)
     output.show(
         users,
-        lambda: table(("USER", "MECHANISMS"), ((k, ",".join(v)) for k, v in users.items())),
+        lambda: table(
+            ("USER", "MECHANISMS", "ACLS"),
+            ((user, ",".join(each.mechanisms), each.acls) for user, each in users.items()),
+        ),
     )
 
 
@@ -322,8 +358,7 @@ def _connected(cluster: ClusterOptions, directory: str) -> Iterator[tuple[Admin,
     from ottla.cli.secure.users import Profiles
 
     place = SecureDirectory(directory)
-    if cluster.config_file is None and place.admin_profile.exists():
-        cluster = replace(cluster, config_file=str(place.admin_profile))
+    cluster = as_administrator(cluster, place)
     profiles = Profiles(place, cluster.profile(), cluster.bootstrap)
     with cluster.admin() as admin:
         yield admin, profiles
@@ -357,3 +392,25 @@ def _show_made(made: list[Made]) -> None:
 
 def _show_written(what: str, written: list[Path]) -> None:
     click.echo(f"{what}. Wrote {' and '.join(map(str, written))}.")
+
+
+def _show_permissions(user: str, given: int, existing: int | None) -> None:
+    """Print what a new user may do.
+
+    Args:
+        user: Name of the user.
+        given: Number of ACLs that the command created.
+        existing: Number of all ACLs of the user; None without an authorizer.
+    """
+    if existing is None:
+        click.echo("The cluster has no authorizer, so every user may do everything.")
+    elif not existing:
+        click.echo(f"{user} has no ACLs, and may do nothing yet. Create them with kafka-acls.")
+    elif existing > given:
+        click.echo(f"{user} has {_acls(existing)}; some existed before the user.")
+    else:
+        click.echo(f"{user} has {_acls(existing)}.")
+
+
+def _acls(count: int) -> str:
+    return "1 ACL" if count == 1 else f"{count} ACLs"

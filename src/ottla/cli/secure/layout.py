@@ -109,6 +109,12 @@ class SecureDirectory:
                 if each.name.endswith(_PROFILE) and not each.name.startswith("."):
                     yield each
 
+    def servers(self) -> list[Path]:
+        """Return the configuration files of the brokers."""
+        single = self.server(1, 1)
+        several = [self.server(each, 2) for each in self.brokers()]
+        return [each for each in (single, *several) if each.exists()]
+
     def find_server(self) -> Path:
         """Return the configuration file of the broker.
 
@@ -118,7 +124,7 @@ class SecureDirectory:
         single = self.server(1, 1)
         if single.exists():
             return single
-        several = [file for each in self.brokers() if (file := self.server(each, 2)).exists()]
+        several = self.servers()
         if several:
             raise UserError(
                 f"{self.path} is for several brokers. Choose one with --config: "

@@ -23,6 +23,7 @@ BROKERS = "broker"
 PROTOCOL = "SASL_SSL"
 MECHANISM = ScramMechanism.SHA_512
 LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 TRUSTED = "ssl.truststore.certificates"
 JAAS = "sasl.jaas.config"
 BROKERS_JAAS = f"listener.name.{PROTOCOL.lower()}.{MECHANISM.sasl_name.lower()}.{JAAS}"
@@ -109,6 +110,14 @@ def server_properties(
                 "sasl.enabled.mechanisms": _MECHANISMS,
                 "sasl.mechanism.inter.broker.protocol": MECHANISM.sasl_name,
                 BROKERS_JAAS: jaas(login),
+            }
+        ),
+        "",
+        "# What users may do is decided by ACLs. `ottla secure user add` and `kafka-acls` create",
+        "# them. Super users need none.",
+        *_properties(
+            {
+                "authorizer.class.name": AUTHORIZER,
                 "super.users": f"User:{ADMIN};User:{BROKERS}",
             }
         ),

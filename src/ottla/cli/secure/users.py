@@ -1,7 +1,10 @@
-"""`ottla secure user`: users of a running cluster, and their profiles.
+"""`ottla secure user`: users of a running cluster, their ACLs and their profiles.
 
 A new password is on disk before the cluster learns it, and gets the profile's name afterwards. So a
 failure never leaves a user whose password nobody knows.
+
+The ACLs of a new user exist before the user, and are deleted again if the user cannot be created.
+A user that is removed loses the password first: a denial must not end before.
 """
 
 from __future__ import annotations
@@ -9,15 +12,18 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.base.errors import UserError
+from ottla.base.acl import AclBinding
+from ottla.base.errors import KafkaError, UserError
 from ottla.base.private_file import make_private_directory, prepared, read_private
 from ottla.base.scram import ScramMechanism
 from ottla.cli.secure.layout import SecureDirectory
+from ottla.cli.secure.permissions import acls_of, describe_acls, principal_of
 from ottla.cli.secure.texts import (
     BROKERS,
     JAAS,
@@ -96,11 +102,24 @@ class Profiles:
         return self.directory.user_profile(user), self.directory.user_librdkafka(user)
 
 
-def add_user(admin: Admin, profiles: Profiles, login: Login) -> list[Path]:
-    """Create a user, and return the profiles that were written.
+@dataclass(frozen=True)
+class UserInfo:
+    """A user of the cluster."""
+
+    mechanisms: list[str]
+    """SASL mechanisms of the user."""
+    acls: int | None
+    """Number of ACLs of the user; None if the cluster has no authorizer."""
+
+
+def add_user(
+    admin: Admin, profiles: Profiles, login: Login, acls: Sequence[AclBinding] = ()
+) -> list[Path]:
+    """Create a user with ACLs, and return the profiles that were written.
 
     Raises:
-        UserError: The user or its profile exists, or a profile cannot be written.
+        UserError: The user or its profile exists, a profile cannot be written, or the cluster has
+            no authorizer for the ACLs.
         KafkaError: The cluster refused.
     """
     check_name(login.user)
@@ -113,7 +132,10 @@ def add_user(admin: Admin, profiles: Profiles, login: Login) -> list[Path]:
             raise UserError(f"{each} exists, but the user {login.user} does not. Remove the file.")
     from ottla.client.admin import ScramMechanism as ClientMechanism
 
-    with _prepared_profiles(profiles, login, files) as written:
+    with (
+        _prepared_profiles(profiles, login, files) as written,
+        _created_acls(admin, login.user, acls),
+    ):
         _set_password(admin, login, [ClientMechanism(login.mechanism.value)])
     return written
 
@@ -135,8 +157,11 @@ def change_password(admin: Admin, profiles: Profiles, user: str, password: str) 
     return written
 
 
-def remove_user(admin: Admin, profiles: Profiles, user: str) -> list[Path]:
-    """Remove a user, and return the profiles that were deleted.
+def remove_user(admin: Admin, profiles: Profiles, user: str) -> tuple[list[Path], int]:
+    """Remove a user and its ACLs.
+
+    Returns:
+        The profiles that were deleted, and the number of ACLs.
 
     Raises:
         UserError: The user does not exist, or must not be removed.
@@ -150,20 +175,30 @@ def remove_user(admin: Admin, profiles: Profiles, user: str) -> list[Path]:
         )
     from ottla.client.admin import UserScramCredentialDeletion
 
-    mechanisms = _mechanisms(admin, user)
-    admin.alter_user_scram_credentials(
-        [UserScramCredentialDeletion(user, each) for each in mechanisms]
-    )
+    acls = acls_of(admin, user)
+    # The ACLs may be all that is left of a user if an earlier removal failed.
+    if user in admin.describe_user_scram_credentials() or not acls:
+        mechanisms = _mechanisms(admin, user)
+        admin.alter_user_scram_credentials(
+            [UserScramCredentialDeletion(user, each) for each in mechanisms]
+        )
+    if acls:
+        admin.delete_acls([*acls])
     deleted = [each for each in profiles.files(user) if each.exists()]
     for each in deleted:
         each.unlink()
-    return deleted
+    return deleted, len(acls or ())
 
 
-def list_users(admin: Admin) -> dict[str, list[str]]:
-    """Return the mechanisms of each user, by name."""
+def list_users(admin: Admin) -> dict[str, UserInfo]:
+    """Return the users, by name."""
+    acls = describe_acls(admin)
+    counts = None if acls is None else Counter(each.principal for each in acls)
     return {
-        user: [each.mechanism.text for each in credentials]
+        user: UserInfo(
+            [each.mechanism.text for each in credentials],
+            None if counts is None else counts[principal_of(user)],
+        )
         for user, credentials in sorted(admin.describe_user_scram_credentials().items())
     }
 
@@ -212,6 +247,29 @@ def _mechanisms(admin: Admin, user: str) -> list[ClientMechanism]:
             f"The user {user} does not exist. Create it with: ottla secure user add {user}"
         )
     return [each.mechanism for each in found]
+
+
+@contextlib.contextmanager
+def _created_acls(admin: Admin, user: str, acls: Sequence[AclBinding]) -> Iterator[None]:
+    """Create the ACLs of a user, and delete the new ones if the block fails."""
+    if not acls:
+        yield
+        return
+    existing = acls_of(admin, user)
+    if existing is None:
+        raise UserError(
+            "The cluster has no authorizer, so every user may do everything. Set "
+            "authorizer.class.name in the configuration of the brokers, or leave out --produce, "
+            "--consume and --group."
+        )
+    new = [each for each in acls if each not in existing]
+    try:
+        admin.create_acls(new)
+        yield
+    except BaseException:
+        with contextlib.suppress(KafkaError):
+            admin.delete_acls([*new])
+        raise
 
 
 def _set_password(admin: Admin, login: Login, mechanisms: Iterable[ClientMechanism]) -> None:

@@ -1,9 +1,17 @@
-"""Admin client: topics, configs, groups, offsets, transactions, quotas, users, delegation tokens
-and the cluster.
+"""Admin client: topics, configs, groups, offsets, transactions, quotas, users, ACLs, delegation
+tokens and the cluster.
 
 `async_admin` and `admin` hold the two clients; `dispatch` selects the broker for each request and
 retries. Each of the other modules covers one subject: its requests, responses and result types."""
 
+from ottla.base.acl import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+)
 from ottla.base.cluster import ElectionType
 from ottla.base.config.resource import AlterOp, ConfigSource, ConfigSynonym, ResourceType
 from ottla.base.principal import Principal
@@ -59,6 +67,11 @@ from ottla.client.consumer.record import OffsetAndMetadata
 
 __all__ = [
     "AbortTransaction",
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPermission",
+    "AclResourceType",
     "Admin",
     "AdminConfig",
     "AlterOp",
@@ -90,6 +103,7 @@ __all__ = [
     "OffsetSpec",
     "PartitionDescription",
     "PartitionLag",
+    "PatternType",
     "Principal",
     "ProducerState",
     "QuotaEntity",

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
+from ottla.base.acl import AclBinding, AclFilter
 from ottla.base.cluster import ElectionType
 from ottla.base.config.resource import ResourceType
 from ottla.base.principal import Principal
 from ottla.base.types import TopicPartition
 from ottla.client.admin import (
+    acls,
     configs,
     delegation_tokens,
     group_offsets,
@@ -646,6 +648,59 @@ class AsyncAdmin:
         wanted = flatten(alterations, kinds, "alterations of users")
         altered = await users.alter_user_scram_credentials(self._cluster, wanted)
         return altered.checked(return_errors)
+
+    # ----------------------------------------------------------------------------------- ACLs
+
+    async def describe_acls(self, filter: AclFilter | AclBinding | None = None) -> list[AclBinding]:
+        """Return the ACLs that a filter matches.
+
+        Args:
+            filter: The filter, or an ACL, which matches itself; None for all ACLs.
+
+        Raises:
+            ClientError: The cluster has no authorizer (SECURITY_DISABLED), or refuses the filter.
+        """
+        return await acls.describe_acls(
+            self._cluster, AclFilter() if filter is None else AclFilter(*filter)
+        )
+
+    async def create_acls(
+        self, *bindings: AclBinding | list[AclBinding], return_errors: bool = False
+    ) -> Results[AclBinding, None]:
+        """Create ACLs. One that exists is a success.
+
+        Args:
+            bindings: The ACLs.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+
+        Raises:
+            ClientError: The cluster has no authorizer (SECURITY_DISABLED), or refuses an ACL.
+        """
+        wanted: list[AclBinding] = flatten(bindings, AclBinding, "ACLs")
+        created = await acls.create_acls(self._cluster, wanted)
+        return created.checked(return_errors)
+
+    async def delete_acls(
+        self,
+        *filters: AclFilter | AclBinding | list[AclFilter | AclBinding],
+        return_errors: bool = False,
+    ) -> Results[AclFilter, list[AclBinding]]:
+        """Delete the ACLs that filters match.
+
+        Args:
+            filters: The filters, or ACLs, which match themselves. `AclFilter()` matches all ACLs.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+
+        Returns:
+            The deleted ACLs of each filter.
+
+        Raises:
+            ClientError: The cluster has no authorizer (SECURITY_DISABLED), or refuses a filter.
+        """
+        kinds = (AclFilter, AclBinding)
+        wanted: list[AclFilter | AclBinding] = flatten(filters, kinds, "filters of ACLs")
+        deleted = await acls.delete_acls(self._cluster, [AclFilter(*each) for each in wanted])
+        return deleted.checked(return_errors)
 
     # ----------------------------------------------------------------------- delegation tokens
 

@@ -113,6 +113,10 @@ def test_the_configuration_of_the_broker(made: SecureDirectory, users: Users) ->
         "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config="
         "org.apache.kafka.common.security.scram.ScramLoginModule required "
         f'username="broker" password="{password}";\n'
+        "\n"
+        "# What users may do is decided by ACLs. `ottla secure user add` and `kafka-acls` create\n"
+        "# them. Super users need none.\n"
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
         "super.users=User:admin;User:broker\n"
     )
 

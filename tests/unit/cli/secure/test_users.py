@@ -9,13 +9,28 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.base.acl import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclResourceType,
+    PatternType,
+)
 from ottla.base.config.properties import load_properties
-from ottla.base.errors import UserError
+from ottla.base.errors import ErrorCode, UserError
 from ottla.cli.secure.init import Initializer
 from ottla.cli.secure.layout import SecureDirectory
+from ottla.cli.secure.permissions import Permissions
 from ottla.cli.secure.plan import plan_brokers
 from ottla.cli.secure.texts import Login
-from ottla.cli.secure.users import Profiles, add_user, change_password, read_password, remove_user
+from ottla.cli.secure.users import (
+    Profiles,
+    add_user,
+    change_password,
+    list_users,
+    read_password,
+    remove_user,
+)
 from ottla.client.admin import Admin, ScramMechanism, UserScramCredentialUpsertion
 from ottla.client.admin.users import ScramCredentialInfo
 from ottla.client.errors import ClientError
@@ -26,6 +41,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.passwords: dict[tuple[str, ScramMechanism], str] = {}
+        self.acls: list[AclBinding] | None = []
         self.fails = False
 
     def describe_user_scram_credentials(self) -> dict[str, list[ScramCredentialInfo]]:
@@ -33,6 +49,19 @@ class Cluster:
         for user, mechanism in self.passwords:
             found.setdefault(user, []).append(ScramCredentialInfo(mechanism, 4096))
         return found
+
+    def describe_acls(self, filter: AclFilter | None = None) -> list[AclBinding]:
+        if self.acls is None:
+            raise ClientError("No authorizer is configured.", code=ErrorCode.SECURITY_DISABLED)
+        return [each for each in self.acls if (filter or AclFilter()).matches(each)]
+
+    def create_acls(self, acls: list[AclBinding]) -> None:
+        assert self.acls is not None
+        self.acls += acls
+
+    def delete_acls(self, acls: list[AclBinding]) -> None:
+        assert self.acls is not None
+        self.acls = [each for each in self.acls if each not in acls]
 
     def alter_user_scram_credentials(self, alterations: Sequence[Any]) -> None:
         if self.fails:
@@ -170,3 +199,74 @@ def test_only_the_first_line_of_a_file_is_the_password(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(UserError, match=reason):
             read_password(str(path))
+
+
+# ------------------------------------------------------------------------------------------- ACLs
+
+
+def test_permissions_become_acls() -> None:
+    given = Permissions(["orders"], ["audit-*"], ["*"]).acls("alice")
+    topic, group = AclResourceType.TOPIC, AclResourceType.GROUP
+    assert [
+        (each.resource_type, each.pattern_type, each.name, each.operation) for each in given
+    ] == [
+        (topic, PatternType.LITERAL, "orders", AclOperation.WRITE),
+        (topic, PatternType.LITERAL, "orders", AclOperation.DESCRIBE),
+        (topic, PatternType.LITERAL, "orders", AclOperation.CREATE),
+        (topic, PatternType.PREFIXED, "audit-", AclOperation.READ),
+        (topic, PatternType.PREFIXED, "audit-", AclOperation.DESCRIBE),
+        (group, PatternType.LITERAL, "*", AclOperation.READ),
+    ]
+    assert {(each.principal, each.host) for each in given} == {("User:alice", "*")}
+    with pytest.raises(UserError, match="The name of a topic must not be empty"):
+        Permissions([""]).acls("alice")
+
+
+def test_a_user_is_created_with_acls(admin: Admin, cluster: Cluster, profiles: Profiles) -> None:
+    acls = Permissions(["orders"]).acls("alice")
+    add_user(admin, profiles, Login("alice", "secret"), acls)
+    assert cluster.acls == acls
+    found = list_users(admin)
+    assert (found["alice"].mechanisms, found["alice"].acls) == (["SCRAM-SHA-512"], 3)
+
+
+def test_acls_of_a_user_who_could_not_be_created_are_deleted(
+    admin: Admin, cluster: Cluster, profiles: Profiles
+) -> None:
+    older, *others = Permissions(["orders"]).acls("alice")
+    cluster.acls, cluster.fails = [older], True
+    with pytest.raises(ClientError):
+        add_user(admin, profiles, Login("alice", "secret"), [older, *others])
+    assert cluster.acls == [older]
+    assert not profiles.files("alice")[0].exists()
+
+
+def test_no_user_is_created_if_the_cluster_cannot_limit_it(
+    admin: Admin, cluster: Cluster, profiles: Profiles
+) -> None:
+    cluster.acls = None
+    with pytest.raises(UserError, match="The cluster has no authorizer"):
+        add_user(admin, profiles, Login("alice", "secret"), Permissions(["orders"]).acls("alice"))
+    assert cluster.passwords == {}
+    add_user(admin, profiles, Login("alice", "secret"))
+    assert list_users(admin)["alice"].acls is None
+
+
+def test_a_user_is_removed_with_its_acls(
+    admin: Admin, cluster: Cluster, profiles: Profiles
+) -> None:
+    acls = Permissions(["orders"]).acls("bob")
+    add_user(admin, profiles, Login("bob", "secret"), acls)
+    add_user(admin, profiles, Login("alice", "secret"), Permissions(["orders"]).acls("alice"))
+    deleted, count = remove_user(admin, profiles, "alice")
+    assert (deleted, count) == (list(profiles.files("alice")), 3)
+    assert cluster.acls == acls
+
+
+def test_acls_that_a_failed_removal_has_left_can_be_removed(
+    admin: Admin, cluster: Cluster, profiles: Profiles
+) -> None:
+    cluster.acls = Permissions(["orders"]).acls("alice")
+    assert remove_user(admin, profiles, "alice") == ([], 3)
+    with pytest.raises(UserError, match="does not exist"):
+        remove_user(admin, profiles, "alice")
