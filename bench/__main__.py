@@ -16,6 +16,7 @@ NAMES = (
     "connections",
     "partitions",
     "codec",
+    "authorizer",
     "client_produce",
     "client_consume",
     "transactions",

@@ -1,4 +1,4 @@
-"""Tests of the authorizer, Kafka's rules one by one; test_authorizer_properties.py has random ACLs."""
+"""Tests of the authorizer: Kafka's rules, one by one."""
 
 from __future__ import annotations
 
