@@ -17,6 +17,7 @@ NAMES = (
     "partitions",
     "codec",
     "authorizer",
+    "revocation",
     "client_produce",
     "client_consume",
     "transactions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ ACLS = [
 FORMER = AclBinding(_TOPIC, "audit", _LITERAL, "User:bob", "*", AclOperation.ALL, _ALLOW)
 """An ACL that is deleted again."""
 
-Operations = dict[str, Any]
+Operations = dict[str, list[str] | str]
 """What each user may do with each topic, or the error."""
 
 
@@ -144,25 +144,18 @@ def operations_of(port: int) -> Operations:
             TopicCollection(list(TOPICS)), include_authorized_operations=True
         )
         for topic, future in described.items():
-            found[f"{user} {topic}"] = _outcome(
-                lambda future=future: sorted(
-                    each.name for each in future.result(TIMEOUT_S).authorized_operations
-                )
-            )
+            found[f"{user} {topic}"] = _outcome(future)
         cluster = admin.describe_cluster(include_authorized_operations=True)
-        found[f"{user} cluster"] = _outcome(
-            lambda cluster=cluster: sorted(
-                each.name for each in cluster.result(TIMEOUT_S).authorized_operations
-            )
-        )
+        found[f"{user} cluster"] = _outcome(cluster)
     return found
 
 
-def _outcome(ask: Callable[[], list[str]]) -> Any:
+def _outcome(future: Any) -> list[str] | str:
+    """Return the names of the authorized operations, or that of the error."""
     try:
-        return ask()
+        return sorted(each.name for each in future.result(TIMEOUT_S).authorized_operations or ())
     except KafkaException as error:
-        return error.args[0].name()
+        return str(error.args[0].name())
 
 
 def login(port: int, user: str) -> dict[str, str]:
