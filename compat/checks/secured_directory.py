@@ -86,7 +86,7 @@ def write_directories(java: Java, scratch: Path) -> SecuredDirectory:
     kafka = ApacheKafka(java, scratch / "secured", node_id=NODE_ID, overrides=SECURED, users=USERS)
     kafka.start()
     try:
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin = _admin(kafka)
         _fill(admin)
         acls, operations = acls_of(admin), operations_of(kafka.sasl_port)
         kafka.kill()
@@ -131,6 +131,10 @@ def _wait(futures: Mapping[Any, Any]) -> None:
         future.result(TIMEOUT_S)
 
 
+def _admin(kafka: ApacheKafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+
+
 def acls_of(admin: AdminClient) -> set[AclBinding]:
     return set(admin.describe_acls(EVERY_ACL).result(TIMEOUT_S))
 
@@ -165,6 +169,7 @@ def login(port: int, user: str) -> dict[str, str]:
         "sasl.mechanism": "PLAIN",
         "sasl.username": user,
         "sasl.password": USERS[user],
+        "log_level": "0",
     }
 
 
@@ -189,7 +194,7 @@ def acls_are_kept(taken: SecuredDirectory) -> None:
     """With Kafka's properties, our broker has Kafka's ACLs and decides as Kafka did."""
     kafka = _properties_of(taken, "own", taken.protected)
     properties = kafka.write_properties()
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = _admin(kafka)
     with KafkaServerStart(properties):
         assert acls_of(admin) == taken.acls
         found = operations_of(kafka.sasl_port)
@@ -232,7 +237,7 @@ def _refusal(broker: BrokerProcess) -> str:
 def _written(port: int, user: str, topic: str) -> str | None:
     """Write a record, and return the error or None."""
     errors: list[str | None] = []
-    producer = Producer({**login(port, user), "enable.idempotence": False, "log_level": 2})
+    producer = Producer({**login(port, user), "enable.idempotence": "false"})
     producer.produce(
         topic, b"x", on_delivery=lambda error, _: errors.append(error and error.name())
     )
