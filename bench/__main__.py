@@ -16,6 +16,8 @@ NAMES = (
     "connections",
     "partitions",
     "codec",
+    "authorizer",
+    "revocation",
     "client_produce",
     "client_consume",
     "transactions",

@@ -19,6 +19,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 POLL_S = 0.05
 LOG_TAIL = 4_000
+SASL_LISTENER = "SASL_PLAINTEXT"
 _STARTED = re.compile(r"Kafka Server started")
 
 _PROPERTIES = """
@@ -45,6 +46,16 @@ num.recovery.threads.per.data.dir=2
 """
 
 
+_WITH_SASL = """
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port},{sasl}://{host}:{sasl_port}
+advertised.listeners=PLAINTEXT://{host}:{port},{sasl}://{host}:{sasl_port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{sasl}:{sasl}
+sasl.enabled.mechanisms=PLAIN
+listener.name.{lower}.plain.sasl.jaas.config={jaas}
+"""
+_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
 class ApacheKafka:
     """Broker of Apache Kafka.
 
@@ -58,11 +69,22 @@ class ApacheKafka:
         *,
         node_id: int = 1,
         overrides: Mapping[str, str] | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
+        """Create a broker without starting it.
+
+        Args:
+            java: Runs it.
+            home: Directory for its files.
+            node_id: ID of the node.
+            overrides: Further properties.
+            users: Passwords by user, for a second listener, with SASL and the mechanism PLAIN.
+        """
         self.home = home
         self.data_dir = home / "data"
         self.node_id = node_id
-        self.port, self.controller_port = _free_ports(2)
+        self.port, self.controller_port, self.sasl_port = _free_ports(3)
+        self._users = dict(users or {})
         self._java = java
         self._overrides = dict(overrides or {})
         self._properties = home / "server.properties"
@@ -97,9 +119,24 @@ class ApacheKafka:
                 controller_port=self.controller_port,
                 data_dir=self.data_dir,
             )
+            + self._sasl_properties()
             + overrides
         )
         return self._properties
+
+    def _sasl_properties(self) -> str:
+        if not self._users:
+            return ""
+        users = " ".join(f'user_{name}="{password}"' for name, password in self._users.items())
+        return _WITH_SASL.format(
+            host=HOST,
+            port=self.port,
+            controller_port=self._controller_port,
+            sasl=SASL_LISTENER,
+            lower=SASL_LISTENER.lower(),
+            sasl_port=self.sasl_port,
+            jaas=f"{_PLAIN_MODULE} required {users};",
+        )
 
     def start(self) -> None:
         self.write_properties()

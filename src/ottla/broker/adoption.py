@@ -6,14 +6,15 @@
 | topics, topic IDs and partitions | the log directories, if Kafka's metadata contains the topic |
 | configs of topics, of this broker and of all brokers | Kafka's metadata log |
 | leader epochs | the metadata log and `leader-epoch-checkpoint`; ours is the next epoch |
-| SCRAM credentials of users | the metadata log |
+| SCRAM credentials of users, ACLs | the metadata log |
 | the next producer ID | the metadata log; a log must never see an old ID again |
 
 A log whose topic is not in Kafka's metadata was being deleted. It is not adopted, and becomes a
 stray like any other log without a topic (logs.py).
 
-ACLs cannot be taken over. Without them everybody could read and write every topic, so the broker
-does not start on a directory that has any.
+A directory that was protected must not become open: the broker does not start on one with ACLs
+if it has no authorizer, or if it cannot read one of them. Nor does it start on one with client
+quotas, which this version does not have.
 
 Nothing is deleted on a guess. If the configs are unknown (there is no metadata log, because the
 directory is older or Ottla's own metadata was lost, or the log is damaged), records are kept
@@ -26,6 +27,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ottla.base.acl import AclBinding
 from ottla.base.config.broker import BROKER, BrokerConfig
 from ottla.base.config.topic import TOPIC, topic_config
 from ottla.base.errors import KafkaError, UserError
@@ -49,6 +51,7 @@ DECIDES_DELETION = frozenset({"cleanup.policy", *RETAIN_FOREVER})
 FIRST_SAFE_PRODUCER_ID = 2**40
 """First producer ID if those in use are unknown; no cluster has ever reached it."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 @dataclass(slots=True)
@@ -58,6 +61,8 @@ class Adoption:
     topics: list[FoundTopic] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
     """Metadata to create in addition to the topics."""
+    acls: list[AclBinding] = field(default_factory=list)
+    """ACLs to create, each once."""
     notes: list[str] = field(default_factory=list)
     """Log messages about settings that could not be taken over unchanged."""
 
@@ -95,12 +100,12 @@ def adopt(
         existing_users: Users that Ottla's own metadata has; they are not taken over.
 
     Raises:
-        UserError: The directories contain ACLs.
+        UserError: The directories contain ACLs or quotas that this broker would not enforce.
     """
     kraft = read_kraft_metadata(fs, metadata_directories(config))
     if not found and kraft is None:
         return Adoption()
-    problem = acl_problem(kraft)
+    problem = protection_problem(kraft, config)
     if problem is not None:
         raise UserError(problem)
     epochs = {log.path: _latest_epoch(fs, log.path) for log in found}
@@ -112,6 +117,8 @@ def adopt(
             topic.partition_count,
             dict(topic.configs),
         )
+    if adoption.acls:
+        logger.info("Imported %d ACLs from the data directories", len(adoption.acls))
     for note in adoption.notes:
         logger.warning("%s", note)
     return adoption
@@ -123,17 +130,41 @@ def metadata_directories(config: BrokerConfig) -> list[str]:
     return ([metadata_dir] if metadata_dir else []) + list(config.log_dirs)
 
 
-def acl_problem(kraft: KraftMetadata | None) -> str | None:
-    """Return why a directory with ACLs cannot be taken over, or None if it has none."""
-    if kraft is None or not kraft.image.acls:
+def protection_problem(kraft: KraftMetadata | None, config: BrokerConfig) -> str | None:
+    """Return why a directory would lose its protection if it were taken over, or None.
+
+    Args:
+        kraft: Kafka's metadata, or None if there is none.
+        config: The broker's configuration.
+    """
+    if kraft is None:
         return None
-    count = len(kraft.image.acls)
-    return (
-        f"The data directories contain {count} ACL{'s' if count > 1 else ''} of Apache Kafka, "
-        "which this version of Ottla does not enforce: everybody could read and write every topic. "
-        "To take over the directories without this protection, first remove the ACLs in Apache "
-        "Kafka with kafka-acls --remove"
-    )
+    acls, quotas = kraft.image.acls, kraft.image.quotas
+    found = "The data directories contain"
+    if acls and not config.authorizer_class_name:
+        return (
+            f"{found} {_count(len(acls), 'ACL')} of Apache Kafka, but authorizer.class.name is not "
+            "set, so that everybody could read and write every topic. Set "
+            f"authorizer.class.name={STANDARD_AUTHORIZER} and super.users as in Apache Kafka"
+        )
+    unreadable = sum(each is None for each in acls.values())
+    if unreadable:
+        return (
+            f"{found} {_count(unreadable, 'ACL')} of Apache Kafka that this version of Ottla "
+            "cannot read, so that clients could do what Apache Kafka denied them. Remove them in "
+            "Apache Kafka with kafka-acls --remove"
+        )
+    if quotas:
+        return (
+            f"{found} client quotas of Apache Kafka for {_count(len(quotas), 'entity', 'entities')}"
+            ", which this version of Ottla does not enforce. To take over the directories without "
+            "them, first remove them in Apache Kafka with kafka-configs --alter --delete-config"
+        )
+    return None
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _latest_epoch(fs: FileSystem, path: str) -> int:
@@ -169,6 +200,7 @@ def decide_adoption(
         adoption.ops += tree.scram_ops(
             {}, {user: users[user] for user in sorted(users.keys() - set(existing_users))}
         )
+        adoption.acls = [*dict.fromkeys(filter(None, kraft.image.acls.values()))]
     next_id = FIRST_SAFE_PRODUCER_ID if kraft is None else kraft.image.next_producer_id
     adoption.ops.append(Create(tree.PRODUCER_IDS, tree.encode({"next": next_id})))
     return adoption
@@ -313,6 +345,7 @@ def _ignored_metadata(kraft: KraftMetadata) -> list[str]:
     if not kraft.is_certain:
         notes.append(
             "Part of Kafka's metadata log cannot be read. Records of topics whose retention is "
-            "unknown are retained without limit until you set retention.ms"
+            "unknown are retained without limit until you set retention.ms. ACLs may be missing, "
+            "too: compare the output of kafka-acls --list with those that you expect"
         )
     return notes

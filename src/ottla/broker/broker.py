@@ -224,7 +224,14 @@ class Broker:
         if self.cluster is not None or self.image.controller_epoch != NO_CONTROLLER_EPOCH:
             return Adoption()
         users = frozenset(self.image.scram)
-        return await self.run_blocking(lambda: adopt(self.fs, self.logs.found, self.config, users))
+        adoption = await self.run_blocking(
+            lambda: adopt(self.fs, self.logs.found, self.config, users)
+        )
+        acls = self.image.acls
+        missing = [each for each in adoption.acls if each not in acls.bindings]
+        # Without checks: only this broker changes the metadata, and it serves no client yet.
+        adoption.ops += acls.ops_to_add(missing)[0]
+        return adoption
 
     async def _serve(self, adoption: Adoption, undo: AsyncExitStack) -> None:
         if self.config.tls_settings:

@@ -25,9 +25,9 @@ from ottla.base.errors import UserError
 from ottla.base.metadata import Node
 from ottla.base.types import TopicPartition
 from ottla.broker.adoption import (
-    acl_problem,
     directory_owner,
     metadata_directories,
+    protection_problem,
     with_node_id,
 )
 from ottla.broker.authorization import warnings
@@ -73,7 +73,7 @@ def check(config: BrokerConfig) -> Iterator[Finding]:
         if os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)
     ]
     yield from _check_owners(config, directories)
-    yield from _check_acls(config, directories)
+    yield from _check_protection(config, directories)
     yield from _check_partitions(directories)
     for listener in config.listeners:
         yield _check_port(listener)
@@ -163,8 +163,8 @@ def _check_owners(config: BrokerConfig, directories: list[LogDirectory]) -> Iter
         yield Finding(logging.INFO, f"node.id {node_id} of the cluster {cluster_id}")
 
 
-def _check_acls(config: BrokerConfig, directories: list[LogDirectory]) -> Iterator[Finding]:
-    """Look for ACLs in directories of Apache Kafka that the broker would take over."""
+def _check_protection(config: BrokerConfig, directories: list[LogDirectory]) -> Iterator[Finding]:
+    """Look for ACLs and quotas that would be lost if the broker took over the directories."""
     if config.zookeeper_connect or not directories:
         return
     try:
@@ -173,7 +173,7 @@ def _check_acls(config: BrokerConfig, directories: list[LogDirectory]) -> Iterat
         return  # reported with the owner of the directories
     if tree.CONTROLLER_EPOCH not in nodes:
         kraft = read_kraft_metadata(OsFileSystem(MAX_OPEN_FILES), metadata_directories(config))
-        problem = acl_problem(kraft)
+        problem = protection_problem(kraft, config)
         if problem is not None:
             yield Finding(logging.ERROR, problem)
 

@@ -5,7 +5,7 @@ A record of `__cluster_metadata-0` is a message in Kafka's flexible encoding, in
     frameVersion uvarint (1), apiKey uvarint, version uvarint, then the message's fields
 
     uvarint      seven bits per byte, lowest first    string, array  uvarint length + 1, 0 is null
-    int8 … int64 big-endian                           uuid           16 bytes
+    int8 … int64, float64 big-endian                  uuid           16 bytes
     tagged fields at the end: uvarint count, and for each: tag uvarint, size uvarint, bytes
 
     key  record                 fields read here
@@ -17,16 +17,21 @@ A record of `__cluster_metadata-0` is a message in Kafka's flexible encoding, in
       9  RemoveTopicRecord      topicId uuid
      11  UserScramCredentialRecord         name string, mechanism int8, salt, storedKey, serverKey
                                            (bytes: uvarint length + 1), iterations int32
+     14  ClientQuotaRecord      entity (array of: entityType string, entityName string or null,
+                                tags), key string, value float64, remove int8
      15  ProducerIdsRecord      brokerId int32, brokerEpoch int64, nextProducerId int64
-     18  AccessControlEntryRecord          id uuid
+     18  AccessControlEntryRecord          id uuid, resourceType int8, resourceName string,
+                                           patternType int8, principal string, host string,
+                                           operation int8, permissionType int8
      19  RemoveAccessControlEntryRecord    id uuid
      22  RemoveUserScramCredentialRecord   name string, mechanism int8
      23, 24, 25                 a transaction begins, ends, is aborted
 
 Later versions append fields or add tagged ones, so newer records can be read as well. Other records
 are counted and skipped. A malformed record is also skipped, and counted as broken: an unreadable
-record must not keep a broker from its data. An unreadable ACL counts as an ACL, because without it
-the broker could serve data to anybody.
+record must not keep a broker from its data. An ACL that cannot be read is remembered as such,
+because without it the broker could serve data to clients that Kafka denied it. This includes ACLs
+with codes that this version does not know.
 
 Records of a transaction take effect only when it ends; those of an aborted or unfinished
 transaction are ignored.
@@ -38,7 +43,9 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+from ottla.base.acl import AclBinding, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.base.scram import ScramCredential, ScramMechanism
 
 TOPIC_RESOURCE = 2
@@ -47,6 +54,7 @@ LEADER_UNCHANGED = -2
 
 _TOPIC, _PARTITION, _CONFIG, _PARTITION_CHANGE, _REMOVE_TOPIC = 2, 3, 4, 5, 9
 _SCRAM, _REMOVE_SCRAM = 11, 22
+_QUOTA = 14
 _ACL, _REMOVE_ACL = 18, 19
 _PRODUCER_IDS = 15
 _BEGIN, _END, _ABORT = 23, 24, 25
@@ -54,9 +62,14 @@ _FRAME_VERSION = 1
 _LEADER_TAG = 1
 _MAX_UVARINT_BYTES = 5
 
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Types and names of the parts of an entity, sorted by type. A name of None is the default."""
+
+UNREADABLE = b""
+"""ID in place of those of ACLs whose ID cannot be read."""
+
 NOT_MIGRATED = {
     10: "delegation tokens",
-    14: "client quotas",
 }
 """Kinds of records that may matter to the cluster's owner but are not supported here."""
 
@@ -78,8 +91,10 @@ class KraftImage:
         """Dynamic configs by resource name: a broker id, or '' for the cluster-wide default."""
         self.scram: dict[str, dict[ScramMechanism, ScramCredential]] = {}
         """SCRAM credentials by user."""
-        self.acls: set[bytes] = set()
-        """IDs of the ACLs; b'' stands for those that could not be read."""
+        self.acls: dict[bytes, AclBinding | None] = {}
+        """ACLs by ID; None in place of one that could not be read."""
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        """Client quotas by entity and key."""
         self.next_producer_id = 0
         self.other_records: Counter[int] = Counter()
         """Number of skipped records, by key."""
@@ -104,8 +119,8 @@ class KraftImage:
                 self.other_records[key] += 1
         except (ValueError, LookupError, struct.error):
             self.broken_records += 1
-            if key == _ACL:
-                self.acls.add(b"")
+            if key in (_ACL, _REMOVE_ACL):
+                self.acls[_id_of_acl(record)] = None
 
     def _apply_transaction_boundary(self, key: int) -> None:
         pending, self._transaction = self._transaction, [] if key == _BEGIN else None
@@ -164,10 +179,39 @@ class KraftImage:
             self.scram.pop(user, None)
 
     def _apply_acl(self, fields: _Fields) -> None:
-        self.acls.add(fields.uuid())
+        acl_id, resource_type, name = fields.uuid(), fields.int8(), fields.required_string()
+        pattern_type, principal = fields.int8(), fields.required_string()
+        host, operation, permission = fields.required_string(), fields.int8(), fields.int8()
+        binding = AclBinding(
+            AclResourceType(resource_type),
+            PatternType(pattern_type),
+            name,
+            principal,
+            host,
+            AclOperation(operation),
+            AclPermission(permission),
+        )
+        if not _is_definite(binding):
+            raise ValueError("an ACL has a part that only filters can have")
+        self.acls[acl_id] = binding
 
     def _apply_removed_acl(self, fields: _Fields) -> None:
-        self.acls.discard(fields.uuid())
+        self.acls.pop(fields.uuid(), None)
+
+    def _apply_quota(self, fields: _Fields) -> None:
+        parts = []
+        for _ in range(fields.array_length()):
+            parts.append((fields.required_string(), fields.string()))
+            fields.tagged()
+        entity = tuple(sorted(parts, key=lambda part: part[0]))
+        key, value, is_removal = fields.required_string(), fields.float64(), fields.int8()
+        quotas = self.quotas.setdefault(entity, {})
+        if is_removal:
+            quotas.pop(key, None)
+        else:
+            quotas[key] = value
+        if not quotas:
+            del self.quotas[entity]
 
     def _apply_producer_ids(self, fields: _Fields) -> None:
         _broker, _epoch, next_producer_id = fields.int32(), fields.int64(), fields.int64()
@@ -181,10 +225,30 @@ class KraftImage:
         _REMOVE_TOPIC: _apply_removed_topic,
         _SCRAM: _apply_scram,
         _REMOVE_SCRAM: _apply_removed_scram,
+        _QUOTA: _apply_quota,
         _ACL: _apply_acl,
         _REMOVE_ACL: _apply_removed_acl,
         _PRODUCER_IDS: _apply_producer_ids,
     }
+
+
+def _is_definite(binding: AclBinding) -> bool:
+    return (
+        binding.resource_type > AclResourceType.ANY
+        and binding.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
+        and binding.operation > AclOperation.ANY
+        and binding.permission > AclPermission.ANY
+    )
+
+
+def _id_of_acl(record: bytes) -> bytes:
+    """Return the ID in a record of an ACL that cannot be read, or `UNREADABLE`."""
+    fields = _Fields(record)
+    try:
+        _frame, _key, _version = fields.uvarint(), fields.uvarint(), fields.uvarint()
+        return fields.uuid()
+    except (ValueError, LookupError):
+        return UNREADABLE
 
 
 class _Fields:
@@ -207,13 +271,16 @@ class _Fields:
         raise ValueError("a varint is too long")
 
     def int8(self) -> int:
-        return self._number(">b")
+        return int(self._number(">b"))
 
     def int32(self) -> int:
-        return self._number(">i")
+        return int(self._number(">i"))
 
     def int64(self) -> int:
-        return self._number(">q")
+        return int(self._number(">q"))
+
+    def float64(self) -> float:
+        return self._number(">d")
 
     def uuid(self) -> bytes:
         return self._bytes(16)
@@ -234,8 +301,11 @@ class _Fields:
             raise ValueError("a non-nullable string is null")
         return text
 
+    def array_length(self) -> int:
+        return max(self.uvarint() - 1, 0)
+
     def skip_int32_array(self) -> None:
-        self._bytes(4 * max(self.uvarint() - 1, 0))
+        self._bytes(4 * self.array_length())
 
     def tagged(self) -> dict[int, bytes]:
         found = {}
@@ -244,8 +314,8 @@ class _Fields:
             found[tag] = self._bytes(size)
         return found
 
-    def _number(self, layout: str) -> int:
-        value: int
+    def _number(self, layout: str) -> float:
+        value: float
         (value,) = struct.unpack_from(layout, self._data, self._position)
         self._position += struct.calcsize(layout)
         return value

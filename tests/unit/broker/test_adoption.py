@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ottla.base.acl import AclBinding, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.metadata import Create
 from ottla.base.scram import ScramCredential, ScramMechanism
@@ -12,8 +13,8 @@ from ottla.broker.adoption import (
     FIRST_SAFE_PRODUCER_ID,
     RETAIN_FOREVER,
     Adoption,
-    acl_problem,
     decide_adoption,
+    protection_problem,
     with_node_id,
 )
 from ottla.broker.kraft_log import KraftMetadata
@@ -162,12 +163,11 @@ def test_producer_ids_and_broker_configs_are_taken_over() -> None:
     assert len(adoption.notes) == 2
 
 
-@pytest.mark.parametrize(("key", "what"), [(10, "delegation tokens"), (14, "client quotas")])
-def test_what_is_left_behind_is_named(key: int, what: str) -> None:
+def test_what_is_left_behind_is_named() -> None:
     metadata = kraft(a=(A_ID, {0: 0}))
-    metadata.image.other_records[key] += 1
+    metadata.image.other_records[10] += 1
     adoption = decide([found_log("a", 0, A_ID)], metadata)
-    assert what in adoption.notes[0]
+    assert "delegation tokens" in adoption.notes[0]
 
 
 def test_users_are_taken_over_unless_they_exist() -> None:
@@ -181,15 +181,61 @@ def test_users_are_taken_over_unless_they_exist() -> None:
     assert paths == [tree.scram_path("al/ice")]
 
 
-def test_acls_are_a_problem_that_is_named_with_the_way_out() -> None:
+def acl(name: str) -> AclBinding:
+    return AclBinding(
+        AclResourceType.TOPIC,
+        PatternType.LITERAL,
+        name,
+        "User:alice",
+        "*",
+        AclOperation.READ,
+        AclPermission.ALLOW,
+    )
+
+
+WITH_AUTHORIZER = BrokerConfig.from_properties({"authorizer.class.name": "ottla"})
+
+
+def test_acls_are_taken_over_each_once() -> None:
+    metadata = kraft()
+    metadata.image.acls.update({b"1": acl("a"), b"2": acl("b"), b"3": acl("a")})
+    assert protection_problem(metadata, WITH_AUTHORIZER) is None
+    assert decide([], metadata, config=WITH_AUTHORIZER).acls == [acl("a"), acl("b")]
+
+
+def test_a_directory_with_acls_needs_an_authorizer() -> None:
     metadata = kraft(a=(A_ID, {0: 0}))
-    assert acl_problem(None) is None
-    assert acl_problem(metadata) is None
-    metadata.image.acls.update([b"1", b"2"])
-    problem = acl_problem(metadata)
+    assert protection_problem(None, BrokerConfig()) is None
+    assert protection_problem(metadata, BrokerConfig()) is None
+    metadata.image.acls.update({b"1": acl("a"), b"2": acl("b")})
+    problem = protection_problem(metadata, BrokerConfig())
     assert problem is not None
     assert "2 ACLs" in problem
+    assert "authorizer.class.name is not set" in problem
+
+
+def test_acls_that_cannot_be_read_are_refused_also_with_an_authorizer() -> None:
+    metadata = kraft()
+    metadata.image.acls.update({b"1": acl("a"), b"2": None})
+    problem = protection_problem(metadata, WITH_AUTHORIZER)
+    assert problem is not None
+    assert "1 ACL of Apache Kafka that this version of Ottla cannot read" in problem
     assert "kafka-acls --remove" in problem
+
+
+@pytest.mark.parametrize("config", [BrokerConfig(), WITH_AUTHORIZER])
+def test_a_directory_with_quotas_is_refused(config: BrokerConfig) -> None:
+    metadata = kraft()
+    metadata.image.quotas[(("user", "alice"),)] = {"producer_byte_rate": 1.0}
+    problem = protection_problem(metadata, config)
+    assert problem is not None
+    assert "client quotas of Apache Kafka for 1 entity, which" in problem
+    assert "kafka-configs --alter --delete-config" in problem
+
+
+def test_uncertain_metadata_may_miss_acls() -> None:
+    adoption = decide([found_log("a", 0, A_ID)], kraft(is_certain=False, a=(A_ID, {0: 0})))
+    assert any("ACLs may be missing" in note for note in adoption.notes)
 
 
 def test_a_broker_without_a_configured_id_takes_its_directorys() -> None:

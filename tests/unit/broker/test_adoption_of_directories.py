@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
 
+from ottla.base.acl import AclBinding, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.errors import UserError
 from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import format_uuid
 from ottla.broker.check import check
+from ottla.core.security.authorizer import Resource
 from ottla.metadata import tree
 from ottla.testing.broker import EmbeddedBroker
 from ottla.wire.records.builder import build_batch
@@ -103,8 +106,76 @@ def test_users_are_taken_over_also_without_any_topic(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_directory_with_acls_is_refused_and_left_unchanged(tmp_path: Path) -> None:
+AUTHORIZER = {"authorizer.class.name": "ottla", "super.users": "User:admin"}
+BINDING = AclBinding(
+    AclResourceType.TOPIC,
+    PatternType.LITERAL,
+    "orders",
+    "User:a",
+    "*",
+    AclOperation.READ,
+    AclPermission.ALLOW,
+)
+
+
+def test_acls_are_taken_over_once(tmp_path: Path) -> None:
     home = kafka_directory(tmp_path / "data", TOPIC, PARTITION, ADMIN, ACL)
+
+    async def first_start() -> None:
+        async with EmbeddedBroker(home, overrides=AUTHORIZER) as embedded:
+            broker = embedded.broker
+            assert list(broker.image.acls.bindings) == [BINDING]
+            assert broker.authorization is not None
+            asked = "127.0.0.1", AclOperation.READ, Resource(AclResourceType.TOPIC, "orders")
+            assert broker.authorization.authorizer.is_allowed("User:a", *asked)
+            assert not broker.authorization.authorizer.is_allowed("User:b", *asked)
+            ops, checks = broker.image.acls.ops_to_remove([BINDING])
+            await broker.controller.commit(ops, checks)
+
+    async def start_again() -> None:  # Kafka's metadata still lists the ACL
+        async with EmbeddedBroker(home, overrides=AUTHORIZER) as embedded:
+            assert not embedded.broker.image.acls.bindings
+
+    asyncio.run(first_start())
+    asyncio.run(start_again())
+
+
+def test_acls_in_a_snapshot_are_taken_over(tmp_path: Path) -> None:
+    other_id = bytes(16)
+    later = ACL.replace(A_ID, other_id).replace(text("orders"), text("refunds"))
+    removal = REMOVE_ACL.replace(A_ID, other_id)
+    home = kafka_directory(tmp_path / "data", TOPIC, PARTITION, later)
+    log = home / "__cluster_metadata-0" / f"{0:020d}.log"
+    values = [(None, record, (), 0) for record in (TOPIC, PARTITION, later, removal)]
+    log.write_bytes(build_batch(values))
+    snapshot = log.with_name(f"{3:020d}-{1:010d}.checkpoint")
+    values = [(None, record, (), 0) for record in (TOPIC, PARTITION, ACL, later)]
+    snapshot.write_bytes(build_batch(values))
+
+    async def scenario() -> None:
+        async with EmbeddedBroker(home, overrides=AUTHORIZER) as embedded:
+            assert list(embedded.broker.image.acls.bindings) == [BINDING]
+
+    asyncio.run(scenario())
+
+
+QUOTA = (
+    b"\x01\x0e\x00\x02" + text("user") + text("alice") + b"\0" + text("producer_byte_rate")
+    + struct.pack(">d?", 1024.0, False) + b"\0"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("protection", "removal", "reason"),
+    [
+        (ACL, REMOVE_ACL, "1 ACL of Apache Kafka, but authorizer.class.name is not set"),
+        (QUOTA, QUOTA[:-2] + b"\x01\0", "client quotas of Apache Kafka for 1 entity"),
+    ],
+)
+def test_a_protected_directory_is_refused_and_left_unchanged(
+    tmp_path: Path, protection: bytes, removal: bytes, reason: str
+) -> None:
+    home = kafka_directory(tmp_path / "data", TOPIC, PARTITION, ADMIN, protection)
     before = {path: path.read_bytes() for path in home.rglob("*.log")}
 
     async def start() -> None:
@@ -112,15 +183,15 @@ def test_a_directory_with_acls_is_refused_and_left_unchanged(tmp_path: Path) -> 
             pass
 
     for _ in range(2):
-        with pytest.raises(UserError, match=r"1 ACL of Apache Kafka.*kafka-acls --remove"):
+        with pytest.raises(UserError, match=reason):
             asyncio.run(start())
     assert before.items() <= {path: path.read_bytes() for path in home.rglob("*.log")}.items()
     findings = [each.text for each in check(BrokerConfig({"log.dirs": str(home)}))]
-    assert any("1 ACL of Apache Kafka" in text for text in findings)
+    assert any(reason in text for text in findings)
 
     log = home / "__cluster_metadata-0" / f"{0:020d}.log"
-    values = [(None, record, (), 0) for record in (TOPIC, PARTITION, ADMIN, ACL, REMOVE_ACL)]
-    log.write_bytes(build_batch(values))
+    records = TOPIC, PARTITION, ADMIN, protection, removal
+    log.write_bytes(build_batch([(None, record, (), 0) for record in records]))
     asyncio.run(start())
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.acl import AclBinding, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.base.scram import ScramMechanism, derive_credential, salt_password
-from ottla.metadata.kraft import KraftImage
+from ottla.metadata.kraft import UNREADABLE, KraftImage
 
 CODECS_ID = bytes.fromhex("e10da77129aa452c9fbf61565dd1bbad")
 TOPIC = bytes.fromhex("01020007636f64656373e10da77129aa452c9fbf61565dd1bbad00")
@@ -40,6 +41,36 @@ ACL = bytes.fromhex(
     "0112006d1837782966479f861ac275d39c7c1f02076f7264657273030b557365723a616c696365022a030300"
 )
 REMOVE_ACL = bytes.fromhex("0113006d1837782966479f861ac275d39c7c1f00")
+PREFIXED_DENIAL = bytes.fromhex(
+    "01120007fb71f56d8d4489832644c43d43eaaa02047061790407557365723a2a0a3132372e302e302e31080200"
+)
+OF_GROUP = bytes.fromhex(
+    "01120062ec030f2f144105aa6fbd75ff8c2b7a0305672fc3bc0309557365723a626f62022a030300"
+)
+OF_CLUSTER = bytes.fromhex(
+    "0112007dba1cdce5a04af5b67130708c1ddfa3040e6b61666b612d636c7573746572030b557365723a6361726f6c"
+    "022a050300"
+)
+QUOTAS = [
+    bytes.fromhex(
+        "010e0002057573657206616c6963650013726571756573745f70657263656e7461676540290000000000000000"
+    ),
+    bytes.fromhex(
+        "010e0002057573657206616c696365001370726f64756365725f627974655f7261746541300000000000000000"
+    ),
+    bytes.fromhex(
+        "010e00030a636c69656e742d69640000057573657206616c6963650013636f6e73756d65725f627974655f72"
+        "617465409f4000000000000000"
+    ),
+    bytes.fromhex(
+        "010e00020369700931302e302e302e310019636f6e6e656374696f6e5f6372656174696f6e5f7261746540140000"
+        "000000000000"
+    ),
+]
+ALICE = (("user", "alice"),)
+REMOVE_QUOTA = bytes.fromhex(
+    "010e0002057573657206616c6963650013726571756573745f70657263656e7461676500000000000000000100"
+)
 NO_OP = bytes.fromhex("01140000")
 BEGIN, END, ABORT = (bytes([1, key, 0, 0]) for key in (23, 24, 25))
 
@@ -117,16 +148,88 @@ def test_a_user_with_an_unknown_mechanism_is_broken() -> None:
     assert image.broken_records == 1
 
 
-def test_acls_are_counted_until_they_are_removed() -> None:
-    assert image_of(ACL).acls == {ACL_ID}
+def test_acls_are_read_until_they_are_removed() -> None:
+    binding = AclBinding(
+        AclResourceType.TOPIC,
+        PatternType.LITERAL,
+        "orders",
+        "User:alice",
+        "*",
+        AclOperation.READ,
+        AclPermission.ALLOW,
+    )
+    assert image_of(ACL).acls == {ACL_ID: binding}
     assert not image_of(ACL, REMOVE_ACL).acls
     assert not image_of(BEGIN, ACL, ABORT).acls
 
 
-def test_an_acl_that_cannot_be_read_is_still_an_acl() -> None:
-    image = image_of(ACL[:9], REMOVE_ACL)
-    assert image.acls
+def test_acls_of_every_kind_are_read() -> None:
+    image = image_of(PREFIXED_DENIAL, OF_GROUP, OF_CLUSTER)
+    assert list(image.acls.values()) == [
+        AclBinding(
+            *(AclResourceType.TOPIC, PatternType.PREFIXED, "pay", "User:*", "127.0.0.1"),
+            *(AclOperation.DESCRIBE, AclPermission.DENY),
+        ),
+        AclBinding(
+            *(AclResourceType.GROUP, PatternType.LITERAL, "g/ü", "User:bob", "*"),
+            *(AclOperation.READ, AclPermission.ALLOW),
+        ),
+        AclBinding(
+            *(AclResourceType.CLUSTER, PatternType.LITERAL, "kafka-cluster", "User:carol", "*"),
+            *(AclOperation.CREATE, AclPermission.ALLOW),
+        ),
+    ]
+
+
+def test_fields_of_a_later_version_of_acls_are_skipped() -> None:
+    later = ACL[:2] + b"\x01" + ACL[3:-1] + b"\x01\x05\x02ab"
+    assert image_of(later).acls == image_of(ACL).acls
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        pytest.param((99, 3, 3, 3), id="unknown resource type"),
+        pytest.param((1, 3, 3, 3), id="resource type ANY"),
+        pytest.param((2, 2, 3, 3), id="pattern type MATCH"),
+        pytest.param((2, 3, 77, 3), id="unknown operation"),
+        pytest.param((2, 3, 1, 3), id="operation ANY"),
+        pytest.param((2, 3, 3, 1), id="permission ANY"),
+    ],
+)
+def test_an_acl_with_codes_that_are_not_known_is_remembered_until_it_is_removed(
+    codes: tuple[int, int, int, int],
+) -> None:
+    kind, pattern, operation, permission = codes
+    changed = bytearray(ACL)
+    changed[19], changed[27], changed[41], changed[42] = kind, pattern, operation, permission
+    image = image_of(bytes(changed))
+    assert image.acls == {ACL_ID: None}
     assert image.broken_records == 1
+    assert not image_of(bytes(changed), REMOVE_ACL).acls
+
+
+@pytest.mark.parametrize("length", range(3, len(ACL) - 1))
+def test_an_acl_that_cannot_be_read_is_still_an_acl(length: int) -> None:
+    image = image_of(ACL[:length])
+    assert image.acls == {ACL_ID if length >= 19 else UNREADABLE: None}
+    assert image.broken_records == 1
+
+
+def test_a_removal_that_cannot_be_read_leaves_the_acls_unknown() -> None:
+    assert UNREADABLE in image_of(ACL, REMOVE_ACL[:9]).acls
+
+
+def test_quotas_are_read_until_they_are_removed() -> None:
+    image = image_of(*QUOTAS)
+    assert image.quotas == {
+        ALICE: {"producer_byte_rate": 1048576.0, "request_percentage": 12.5},
+        (("client-id", None), ("user", "alice")): {"consumer_byte_rate": 2000.0},
+        (("ip", "10.0.0.1"),): {"connection_creation_rate": 5.0},
+    }
+    assert not image.broken_records
+    assert image_of(*QUOTAS, REMOVE_QUOTA).quotas[ALICE] == {"producer_byte_rate": 1048576.0}
+    assert not image_of(QUOTAS[0], REMOVE_QUOTA, REMOVE_QUOTA).quotas
 
 
 def test_unknown_records_are_counted_and_do_no_harm() -> None:

@@ -13,8 +13,12 @@ The rules are those of Kafka's StandardAuthorizer:
 
 Bindings are found by look-ups: those of a literal name, those of `*`, and those of each beginning
 of the name whose length some prefix has. The bindings of one pattern and one principal are kept as
-two sets of bits for each host, which already contain what operations imply. A decision therefore
-takes the same time with ten bindings and with a hundred thousand.
+two sets of bits for each host and each range of hosts, which already contain what operations imply.
+A decision therefore takes the same time with ten bindings and with a hundred thousand.
+
+Addresses are compared as numbers, whatever form they are written in. An IPv4 address in IPv6, such
+as `::ffff:10.0.0.1`, is the IPv4 address, and so is a range of them. Zones, as in `fe80::1%eth0`,
+are ignored. A host that is neither an address nor a range is compared as text.
 
 `generation` grows with every change. A cache of decisions is valid for one generation.
 """
@@ -24,6 +28,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from ottla.base.acl import (
@@ -38,11 +43,18 @@ from ottla.base.acl import (
     PatternType,
 )
 
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Masks: TypeAlias = tuple[int, int]
 """Operations that are allowed, and operations that are denied, as bits."""
 
+Address: TypeAlias = tuple[int, int]
+"""Version of IP, and the address as a number."""
+
 _NO_MASKS: Masks = (0, 0)
+_BITS = {4: 32, 6: 128}
+_MAPPED = 0xFFFF
+"""The upper 96 bits of the IPv6 addresses that stand for those of IPv4."""
+_MAX_PARSED = 4096
+"""Number of hosts whose addresses are remembered."""
 _EVERY_OPERATION = sum(1 << each for each in AclOperation if each > AclOperation.ALL)
 _IMPLIED = {
     AclOperation.READ: AclOperation.DESCRIBE,
@@ -118,17 +130,36 @@ class Decision(NamedTuple):
     cause: AclBinding | Reason
 
 
+class _Range(NamedTuple):
+    """A range of addresses with a common beginning."""
+
+    version: int
+    shift: int
+    """Number of bits that differ."""
+    common: int
+    """The bits before those."""
+
+    def contains(self, host: str) -> bool:
+        address = _address(host)
+        return (
+            address is not None
+            and address[0] == self.version
+            and address[1] >> self.shift == self.common
+        )
+
+
 class _Grants:
     """The bindings of one pattern and one principal, as bits by host."""
 
-    __slots__ = ("_by_host", "_everywhere", "_is_stale", "_networks", "bindings")
+    __slots__ = ("_by_host", "_everywhere", "_is_stale", "_ranges", "bindings")
 
     def __init__(self) -> None:
         self.bindings: set[AclBinding] = set()
         self._is_stale = False
         self._everywhere: Masks = _NO_MASKS
         self._by_host: dict[str, Masks] = {}
-        self._networks: list[tuple[Network, Masks]] = []
+        self._ranges: dict[tuple[int, int], dict[int, Masks]] = {}
+        """Bits by the version and the shift of ranges, then by what their addresses share."""
 
     def masks(self, host: str) -> Masks:
         """Return what is allowed and denied to a host."""
@@ -138,9 +169,14 @@ class _Grants:
         if self._by_host:
             more = self._by_host.get(host, _NO_MASKS)
             allowed, denied = allowed | more[0], denied | more[1]
-        for network, more in self._networks:
-            if _is_in(host, network):
-                allowed, denied = allowed | more[0], denied | more[1]
+        if self._ranges:
+            address = _address(host)
+            if address is not None:
+                version, number = address
+                for (of_version, shift), by_common in self._ranges.items():
+                    if of_version == version:
+                        more = by_common.get(number >> shift, _NO_MASKS)
+                        allowed, denied = allowed | more[0], denied | more[1]
         return allowed, denied
 
     def add(self, binding: AclBinding) -> None:
@@ -154,7 +190,7 @@ class _Grants:
     def _rebuild(self) -> None:
         """Compute the bits again, once after any number of removals."""
         self._is_stale = False
-        self._everywhere, self._by_host, self._networks = _NO_MASKS, {}, []
+        self._everywhere, self._by_host, self._ranges = _NO_MASKS, {}, {}
         for each in self.bindings:
             self._include(each)
 
@@ -163,9 +199,10 @@ class _Grants:
         if binding.host == WILDCARD:
             self._everywhere = _union(self._everywhere, masks)
         elif "/" in binding.host:
-            network = _network(binding.host)
-            if network is not None:
-                self._networks.append((network, masks))
+            found = _range(binding.host)
+            if found is not None:
+                by_common = self._ranges.setdefault((found.version, found.shift), {})
+                by_common[found.common] = _union(by_common.get(found.common, _NO_MASKS), masks)
         else:
             host = canonical_host(binding.host)
             self._by_host[host] = _union(self._by_host.get(host, _NO_MASKS), masks)
@@ -178,9 +215,11 @@ _Pattern: TypeAlias = dict[str, _Grants]
 class _Patterns:
     """The patterns of one type of resources."""
 
-    __slots__ = ("lengths", "literal", "prefixed")
+    __slots__ = ("by_principal", "lengths", "literal", "prefixed")
 
     def __init__(self) -> None:
+        self.by_principal: dict[str, dict[_Grants, None]] = {}
+        """The grants of each principal, whatever their patterns."""
         self.literal: dict[str, _Pattern] = {}
         self.prefixed: dict[str, _Pattern] = {}
         self.lengths: dict[int, int] = {}
@@ -266,6 +305,7 @@ class Authorizer:
         grants = pattern.get(binding.principal)
         if grants is None:
             grants = pattern[binding.principal] = _Grants()
+            patterns.by_principal.setdefault(binding.principal, {})[grants] = None
         grants.add(binding)
 
     def remove(self, binding: AclBinding) -> None:
@@ -281,6 +321,10 @@ class Authorizer:
         grants.remove(binding)
         if not grants.bindings:
             del pattern[binding.principal]
+            of_principal = patterns.by_principal[binding.principal]
+            del of_principal[grants]
+            if not of_principal:
+                del patterns.by_principal[binding.principal]
         if not pattern:
             del by_name[binding.name]
             if binding.pattern_type is PatternType.PREFIXED:
@@ -345,15 +389,15 @@ class Authorizer:
         if self.is_allowed(principal, host, operation, Resource(type, _PROBE)):
             return True
         allowing: list[AclBinding] = []
-        denying: list[AclBinding] = []
+        denied = _Names()
         for binding in self._bindings_of(principal, host, operation, type):
-            (denying if binding.permission is AclPermission.DENY else allowing).append(binding)
-        if any(_is_for_all(each) for each in denying):
+            if binding.permission is AclPermission.DENY:
+                denied.add(binding)
+            else:
+                allowing.append(binding)
+        if WILDCARD in denied.literal:
             return False
-        return any(
-            _is_for_all(each) or not any(_dominates(other, each) for other in denying)
-            for each in allowing
-        )
+        return any(_is_for_all(each) or not denied.dominate(each) for each in allowing)
 
     def explain(
         self, principal: str, host: str, operation: AclOperation, resource: Resource
@@ -383,17 +427,41 @@ class Authorizer:
         self, principal: str, host: str, operation: AclOperation, type: AclResourceType
     ) -> Iterator[AclBinding]:
         """Yield the bindings of a type for a principal, a host and exactly an operation."""
-        patterns = self._by_type[type]
-        for by_name in (patterns.literal, patterns.prefixed):
-            for pattern in by_name.values():
-                for who in (principal, EVERY_USER):
-                    if who in pattern:
-                        for binding in pattern[who].bindings:
-                            if binding.operation in (
-                                operation,
-                                AclOperation.ALL,
-                            ) and _applies_at(binding, host):
-                                yield binding
+        by_principal = self._by_type[type].by_principal
+        for who in {principal, EVERY_USER}:
+            for grants in by_principal.get(who, ()):
+                for binding in grants.bindings:
+                    if binding.operation in (operation, AclOperation.ALL) and _applies_at(
+                        binding, host
+                    ):
+                        yield binding
+
+
+class _Names:
+    """Names of patterns that deny an operation."""
+
+    __slots__ = ("_lengths", "_prefixes", "literal")
+
+    def __init__(self) -> None:
+        self.literal: set[str] = set()
+        self._prefixes: set[str] = set()
+        self._lengths: set[int] = set()
+
+    def add(self, binding: AclBinding) -> None:
+        if binding.pattern_type is PatternType.PREFIXED:
+            self._prefixes.add(binding.name)
+            self._lengths.add(len(binding.name))
+        else:
+            self.literal.add(binding.name)
+
+    def dominate(self, allowing: AclBinding) -> bool:
+        """Return whether these names cover everything that a permission allows."""
+        name = allowing.name
+        if allowing.pattern_type is PatternType.LITERAL and name in self.literal:
+            return True
+        return any(
+            length <= len(name) and name[:length] in self._prefixes for length in self._lengths
+        )
 
 
 def filter_bindings(bindings: Iterable[AclBinding], filter: AclFilter) -> Iterator[AclBinding]:
@@ -417,8 +485,8 @@ def _union(one: Masks, other: Masks) -> Masks:
 
 def _applies_at(binding: AclBinding, host: str) -> bool:
     if "/" in binding.host:
-        network = _network(binding.host)
-        return network is not None and _is_in(host, network)
+        found = _range(binding.host)
+        return found is not None and found.contains(host)
     return binding.host == WILDCARD or canonical_host(binding.host) == host
 
 
@@ -428,26 +496,42 @@ def canonical_host(host: str) -> str:
     Java writes IPv6 addresses in full, and a socket for both versions of IP reports IPv4 addresses
     as mapped ones.
     """
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
+    address = _address(host)
+    if address is None:
         return host
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(address if mapped is None else mapped)
+    version, number = address
+    return str(ipaddress.IPv4Address(number) if version == 4 else ipaddress.IPv6Address(number))
 
 
-def _network(text: str) -> Network | None:
+@lru_cache(_MAX_PARSED)
+def _address(host: str) -> Address | None:
+    """Parse an address. Returns None for other text: a simulated network has names only."""
     try:
-        return ipaddress.ip_network(text, strict=False)
-    except ValueError:  # ACLs are checked when they are created, but not when they are adopted
+        found = ipaddress.ip_address(host)
+    except ValueError:
         return None
+    number = int(found)
+    if found.version == 6 and number >> 32 == _MAPPED:
+        return 4, number & 0xFFFFFFFF
+    return found.version, number
 
 
-def _is_in(host: str, network: Network) -> bool:
+@lru_cache(_MAX_PARSED)
+def _range(text: str) -> _Range | None:
+    """Parse a range in CIDR notation.
+
+    Returns None for other text. ACLs are checked when they are created, but not when they are
+    adopted.
+    """
     try:
-        return ipaddress.ip_address(host) in network
-    except ValueError:  # hosts of a simulated network have names only
-        return False
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
+    version, number = network.version, int(network.network_address)
+    shift = _BITS[version] - network.prefixlen
+    if version == 6 and shift <= 32 and number >> 32 == _MAPPED:
+        version, number = 4, number & 0xFFFFFFFF
+    return _Range(version, shift, number >> shift)
 
 
 def _covers(binding: AclBinding, operation: AclOperation) -> bool:
@@ -456,10 +540,3 @@ def _covers(binding: AclBinding, operation: AclOperation) -> bool:
 
 def _is_for_all(binding: AclBinding) -> bool:
     return binding.pattern_type is PatternType.LITERAL and binding.name == WILDCARD
-
-
-def _dominates(denying: AclBinding, allowing: AclBinding) -> bool:
-    """Return whether a denial covers everything that a permission allows."""
-    if denying.pattern_type is PatternType.PREFIXED:
-        return allowing.name.startswith(denying.name)
-    return denying.pattern_type is allowing.pattern_type and denying.name == allowing.name
