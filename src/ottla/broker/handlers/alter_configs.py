@@ -5,8 +5,11 @@ Behaviours
 - `core.controller.alter_configs` lists the error codes. `validate_only` changes nothing.
 - The response is sent when the change is in effect.
 - Loggers cannot be altered by this API: INVALID_REQUEST, as in Kafka.
+- TLS settings of this broker that cannot be used are INVALID_REQUEST.
 
 Deviations
+- Unusable TLS settings of another broker than the controller are accepted; that broker logs them
+  and keeps its certificates.
 - Without an authorizer, CLUSTER_AUTHORIZATION_FAILED for changes of brokers by users who are not in
   `super.users`, if that is set."""
 

@@ -6,8 +6,11 @@ Behaviours
   loggers (KIP-412), whose levels last until the broker stops.
 - `core.controller.alter_configs` lists the error codes; those for loggers are in `broker.loggers`.
 - `validate_only` changes nothing. The response is sent when the change is in effect.
+- TLS settings of this broker that cannot be used are INVALID_REQUEST.
 
 Deviations
+- Unusable TLS settings of another broker than the controller are accepted; that broker logs them
+  and keeps its certificates.
 - Client metrics (16) have no configs yet: INVALID_REQUEST.
 - Without an authorizer, CLUSTER_AUTHORIZATION_FAILED for changes of brokers and loggers by users
   who are not in `super.users`, if that is set."""
