@@ -131,7 +131,7 @@ class ApacheKafka:
         return _WITH_SASL.format(
             host=HOST,
             port=self.port,
-            controller_port=self._controller_port,
+            controller_port=self.controller_port,
             sasl=SASL_LISTENER,
             lower=SASL_LISTENER.lower(),
             sasl_port=self.sasl_port,

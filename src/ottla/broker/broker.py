@@ -183,7 +183,9 @@ class Broker:
         undo.push_async_callback(self.store.close)
         self._follower = ImageFollower(self.store, self.image, self._on_delta, self._on_access)
         undo.push_async_callback(self._follower.close)
-        self.controller = Controller(self, self._follower, cluster=self.cluster)
+        self.controller = Controller(
+            self, self._follower, cluster=self.cluster, check_settings=self._check_settings
+        )
         undo.push_async_callback(self.controller.close, SHUTDOWN_WRITE_TIMEOUT_S)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         known = None if owner is None else owner.cluster_id
@@ -236,6 +238,7 @@ class Broker:
     async def _serve(self, adoption: Adoption, undo: AsyncExitStack) -> None:
         if self.config.tls_settings:
             self._tls = await self.run_blocking(lambda: TlsContexts(self.config.tls_settings))
+            self._tls.report()
         await self.token_verifiers.start(self.config.oauthbearer_settings)
         self._update_peer_rule()
         for each in warnings(self.config):
@@ -442,6 +445,16 @@ class Broker:
             tls.apply(await self.run_blocking(lambda: tls.changes(settings)))
             self._update_peer_rule()
 
+    async def _check_settings(self, config: BrokerConfig) -> None:
+        """Check that altered TLS settings can be used. Raises KafkaError."""
+        tls = self._tls
+        if tls is None or config.tls_settings == self.config.tls_settings:
+            return
+        changes = await self.run_blocking(lambda: tls.changes(config.tls_settings))
+        for name, (_, error) in changes.items():
+            if error is not None and config.tls_settings[name] != self.config.tls_settings[name]:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error))
+
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run a function that may block on disk I/O in a thread, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
@@ -474,6 +487,7 @@ class Broker:
     async def _apply_delta(self, delta: ImageDelta) -> None:
         if delta.broker_configs_changed:
             self._use_dynamic_config()
+            await self.check_tls()
             for topic in self.image.topics.values():
                 self._use_topic_config(topic)
         for topic in delta.topics_deleted:
@@ -643,7 +657,6 @@ class Broker:
         if self._server is not None:
             self._server.config = _server_config(self.config)
             self._update_peer_rule()
-            self.spawn(self.check_tls())
 
 
 def _server_config(config: BrokerConfig) -> ServerConfig:

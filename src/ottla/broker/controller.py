@@ -23,9 +23,10 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from ottla.base.cluster import ClusterView, ElectionType, TopicImage
+from ottla.base.config.broker import BrokerConfig
 from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import Check, Create, Op, Replace, TxnConflict
@@ -108,6 +109,10 @@ Decision = TypeVar(
 StateDecision = TypeVar("StateDecision", ElectionDecision, ReassignmentDecision)
 
 
+CheckSettings: TypeAlias = Callable[[BrokerConfig], Awaitable[None]]
+"""Function that raises KafkaError if the broker cannot use a configuration."""
+
+
 class Overtaken(KafkaError):
     """A state changed between the decision and the commit."""
 
@@ -146,6 +151,7 @@ class Controller:
         new_id: Callable[[], bytes] = new_uuid,
         draw: Callable[[int], int] = random.randrange,
         cluster: ControllerCluster | None = None,
+        check_settings: CheckSettings | None = None,
     ) -> None:
         """Create a controller that waits for `begin`.
 
@@ -155,12 +161,14 @@ class Controller:
             new_id: Generates topic IDs.
             draw: Returns a random number below its argument, for replica placement.
             cluster: None if the store is embedded, so that there is no other broker.
+            check_settings: Checks the properties that are about to apply to this broker.
         """
         self._broker = broker
         self._follower = follower
         self._new_id = new_id
         self._draw = draw
         self._cluster = cluster
+        self._check_settings = check_settings
         self._lock = asyncio.Lock()
         self._access_lock = asyncio.Lock()
         self._begun = asyncio.Event()
@@ -265,12 +273,29 @@ class Controller:
             present = Configs(
                 image.broker_configs, broker.config, broker.node_id, image.group_configs
             )
-            decisions = decide_alter_configs(broker.image, present, requested)
+            decisions = [
+                await self._usable(each)
+                for each in decide_alter_configs(broker.image, present, requested)
+            ]
             if validate_only:
                 return decisions
             return await self._commit_all(decisions, self._config_ops)
 
         return await self._serialised(change)
+
+    async def _usable(self, decision: ConfigDecision) -> ConfigDecision:
+        """Return the decision, or a rejection if this broker cannot use the new properties."""
+        broker, kind = self._broker, decision.resource_type
+        if self._check_settings is None or kind != ResourceType.BROKER or decision.configs is None:
+            return decision
+        name, own = canonical_broker_name(decision.resource_name), str(broker.node_id)
+        after = {**broker.image.broker_configs, name: decision.configs}
+        try:
+            config = broker.config.with_dynamic(after.get("", {}), after.get(own, {}))
+            await self._check_settings(config)
+        except KafkaError as error:
+            return ConfigDecision(kind, decision.resource_name, error=error)
+        return decision
 
     async def elect_leaders(
         self,

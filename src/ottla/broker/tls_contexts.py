@@ -68,6 +68,12 @@ class TlsContexts:
         self._loaded = {name: _load(each) for name, each in settings.items()}
         self._warned_at: dict[str, float] = {}
 
+    def report(self) -> None:
+        """Log how long each certificate is valid."""
+        for name, loaded in self._loaded.items():
+            when = _utc(loaded.certificate.expires_at)
+            logger.info("the TLS certificate of listener %s is valid until %s", name, when)
+
     def has(self, listener: str) -> bool:
         return listener in self._loaded
 
@@ -128,7 +134,8 @@ class TlsContexts:
             if error is not None:
                 logger.error("listener %s keeps its TLS certificates: %s", name, error)
             else:
-                logger.info("listener %s uses changed TLS certificates", name)
+                when = _utc(loaded.certificate.expires_at)
+                logger.info("listener %s uses changed TLS certificates, valid until %s", name, when)
         for name in self._loaded:
             self._warn_of_expiry(name)
 
@@ -138,9 +145,13 @@ class TlsContexts:
         if left_s > EXPIRY_WARNING_S or now < self._warned_at.get(name, 0.0) + WARN_EVERY_S:
             return
         self._warned_at[name] = now
-        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(certificate.expires_at))
+        when = _utc(certificate.expires_at)
         tense = "expires" if left_s > 0 else "expired"
         logger.warning("the TLS certificate of listener %s %s at %s", name, tense, when)
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
 def _load(settings: TlsSettings) -> _Loaded:

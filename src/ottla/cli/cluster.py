@@ -175,7 +175,8 @@ def start(brokers: tuple[int, ...], data_dir: str | None) -> None:
 def status(cluster: ClusterOptions, output: Output, data_dir: str | None) -> None:
     """Show brokers, controller and unhealthy partitions.
 
-    A broker is listed as down if it is registered or hosts replicas but is not alive. Without
+    A broker is listed as down if it is registered or hosts replicas but is not alive. With TLS,
+    the command shows when the certificates of the listeners that it connects to expire. Without
     --bootstrap-server, --command-config and a default profile, the command connects to the secured
     local cluster that runs in --data-dir, if there is one.
     """
@@ -194,10 +195,21 @@ def status(cluster: ClusterOptions, output: Output, data_dir: str | None) -> Non
                 for each in found.brokers
             ),
         )
+        certificates = [each for each in found.brokers if each.certificate_expires is not None]
+        if certificates:
+            lines += table(
+                ("BROKER", "CERTIFICATE EXPIRES"),
+                ((each.id, each.certificate_expires) for each in certificates),
+            )
         for title, problems, fg in (
             ("Under-replicated partitions", found.under_replicated, "yellow"),
             ("Offline partitions", found.offline, "red"),
             ("Log directories that reject writes", found.refusing_writes, "red"),
+            *(
+                [("Certificates that expire soon", found.expiring_certificates, "yellow")]
+                if certificates
+                else []
+            ),
         ):
             line = f"{title}: {len(problems)}"
             lines.append(colour.styled(line, sys.stdout, fg=fg) if problems else line)

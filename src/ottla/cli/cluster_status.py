@@ -6,15 +6,18 @@ a dead broker of such a cluster is shown only if it hosts replicas."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ottla.client.errors import UnsupportedVersion
 
 if TYPE_CHECKING:
-    from ottla.client.admin import Admin, ClusterDescription
+    from ottla.client.admin import Admin, ClusterDescription, LogDirDescription
 
 UP, DOWN = "up", "down"
+EXPIRES_SOON = timedelta(days=30)
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,9 @@ class BrokerStatus:
     """Number of partitions that the broker leads."""
     replicas: int
     """Number of partitions that have a replica on the broker."""
+    certificate_expires: str | None
+    """Time when the certificate of the listener expires that the command has connected to; None
+    without TLS."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,8 @@ class ClusterStatus:
     """Partitions without a leader."""
     refusing_writes: list[str]
     """Log directories that cannot be written to, with their broker and free space."""
+    expiring_certificates: list[str]
+    """Brokers whose certificates expire within 30 days."""
 
 
 def cluster_status(admin: Admin) -> ClusterStatus:
@@ -68,6 +76,11 @@ def cluster_status(admin: Admin) -> ClusterStatus:
                 under_replicated.append(key)
             for replica in partition.replicas:
                 replicas[replica] = replicas.get(replica, 0) + 1
+    live = [id for id, node in described.nodes.items() if not node.is_fenced]
+    directories = admin.describe_log_dirs(live, partitions=[], return_errors=True)
+    expiry: Mapping[int, datetime | None] = {}
+    if directories:  # only brokers that answer, so that nothing waits for the others again
+        expiry = admin.certificate_expiry(directories, return_errors=True)
     brokers = []
     for id in sorted({*described.nodes, *replicas}):
         node = described.nodes.get(id)
@@ -79,6 +92,7 @@ def cluster_status(admin: Admin) -> ClusterStatus:
                 DOWN if node is None or node.is_fenced else UP,
                 leaders.get(id, 0),
                 replicas.get(id, 0),
+                _text(expiry.get(id)),
             )
         )
     return ClusterStatus(
@@ -87,8 +101,17 @@ def cluster_status(admin: Admin) -> ClusterStatus:
         brokers,
         under_replicated,
         offline,
-        _refusing_writes(admin, [each.id for each in brokers if each.state == UP]),
+        _refusing_writes(directories),
+        [
+            f"broker {id}: {_text(expires)}"
+            for id, expires in sorted(expiry.items())
+            if expires is not None and expires < datetime.now(UTC) + EXPIRES_SOON
+        ],
     )
+
+
+def _text(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat(timespec="seconds")
 
 
 def _describe(admin: Admin) -> ClusterDescription:
@@ -98,8 +121,7 @@ def _describe(admin: Admin) -> ClusterDescription:
         return admin.describe_cluster()
 
 
-def _refusing_writes(admin: Admin, brokers: list[int]) -> list[str]:
-    found = admin.describe_log_dirs(*brokers, partitions=[], return_errors=True)
+def _refusing_writes(found: Mapping[int, Mapping[str, LogDirDescription]]) -> list[str]:
     return [
         f"broker {broker}: {path} ({directory.error.code.name}, "
         f"{directory.usable_bytes} of {directory.total_bytes} bytes usable)"

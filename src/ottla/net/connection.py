@@ -204,6 +204,14 @@ class Connection(asyncio.BufferedProtocol):
             raise failure from error if isinstance(error, ssl.SSLError) else None
         return connection
 
+    @property
+    def certificate_expires_at(self) -> float | None:
+        """Time when the broker's certificate expires, in seconds since 1970; None without TLS, or
+        if the certificate is not verified."""
+        transport = self._transport
+        certificate = None if transport is None else transport.get_extra_info("peercert")
+        return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
+
     def _waiting_for(self) -> str:
         """Describe the step that has not been completed, for messages."""
         if self._transport is None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -109,66 +108,6 @@ def test_our_clients_use_sasl_with_tls(
         while not found:
             found = consumer.poll(timeout_s=TIMEOUT_S)
     assert [each.value for each in found] == [b"v"]
-
-
-def confluent(where: str, authority: Authority, mechanism: str) -> None:
-    import confluent_kafka
-
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": where, **secured(authority, mechanism)}
-    )
-    producer.produce("others", b"v")
-    assert producer.flush(TIMEOUT_S) == 0
-
-
-def kafka_python(where: str, authority: Authority, mechanism: str) -> None:
-    import kafka
-
-    producer = kafka.KafkaProducer(
-        bootstrap_servers=where,
-        security_protocol="SASL_SSL",
-        ssl_cafile=authority.certificate,
-        sasl_mechanism=mechanism,
-        sasl_plain_username="alice",
-        sasl_plain_password=PASSWORDS["alice"],
-    )
-    try:
-        producer.send("others", b"v").get(TIMEOUT_S)
-    finally:
-        producer.close()
-
-
-def aiokafka_(where: str, authority: Authority, mechanism: str) -> None:
-    import aiokafka
-    import aiokafka.helpers
-
-    async def send() -> None:
-        producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=where,
-            security_protocol="SASL_SSL",
-            ssl_context=aiokafka.helpers.create_ssl_context(cafile=authority.certificate),
-            sasl_mechanism=mechanism,
-            sasl_plain_username="alice",
-            sasl_plain_password=PASSWORDS["alice"],
-        )
-        await producer.start()
-        try:
-            await producer.send_and_wait("others", b"v")
-        finally:
-            await producer.stop()
-
-    asyncio.run(asyncio.wait_for(send(), TIMEOUT_S))
-
-
-@BY_ALL_MECHANISMS
-@pytest.mark.parametrize("client", [confluent, kafka_python, aiokafka_])
-def test_other_clients_use_sasl_with_tls(
-    broker: BrokerThread,
-    authority: Authority,
-    client: Callable[[str, Authority, str], None],
-    mechanism: str,
-) -> None:
-    client(address(broker, "SASL_SSL"), authority, mechanism)
 
 
 def test_every_listener_has_its_own_settings(broker: BrokerThread, authority: Authority) -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
+import datetime
+import ipaddress
+import os
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from tests.integration.cli.running import running_on
 from tests.integration.client.certificates import Authority, Certificate, needs_openssl
 
-from ottla import Consumer, Producer
+from ottla import Admin, ConfigResource, Consumer, Producer, ResourceType
+from ottla.base.errors import ErrorCode
 from ottla.client.errors import ClientError
 from ottla.testing.broker import BrokerProcess
 from ottla.testing.broker_thread import BrokerThread
@@ -24,6 +29,7 @@ pytestmark = needs_openssl
 
 NAMES = "DNS:localhost,IP:127.0.0.1"
 TIMEOUT_S = 20.0
+MB = 1024 * 1024
 
 
 @pytest.fixture(scope="module")
@@ -141,80 +147,6 @@ def test_a_client_that_trusts_another_authority_is_not_served(
     ):
         pass
     broker.wait_for_log("The TLS handshake with 127.0.0.1:.* failed: the client")
-
-
-def assert_confluent_reports_a_tls_error(address: str, trusted: Authority) -> None:
-    # A function of its own: the producer would otherwise live, and connect again and again, as long
-    # as the tracebacks of the errors that the test catches.
-    import confluent_kafka
-
-    errors: list[confluent_kafka.KafkaError] = []
-    confluent = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": address,
-            "security.protocol": "SSL",
-            "ssl.ca.location": trusted.certificate,
-            "error_cb": errors.append,
-        }
-    )
-    deadline = time.monotonic() + TIMEOUT_S
-    while confluent_kafka.KafkaError._SSL not in [each.code() for each in errors]:
-        assert time.monotonic() < deadline, errors
-        confluent.poll(0.1)
-
-
-def test_no_other_client_trusts_a_broker_of_another_authority(
-    broker: BrokerProcess, stranger: Authority
-) -> None:
-    """A broker in the middle, whose certificate another authority has signed, gets no request."""
-    import kafka
-    from aiokafka import AIOKafkaProducer
-    from aiokafka.errors import KafkaConnectionError
-    from aiokafka.helpers import create_ssl_context
-    from kafka.errors import KafkaError as KafkaPythonError
-
-    assert_confluent_reports_a_tls_error(address(broker), stranger)
-
-    with pytest.raises(KafkaPythonError):
-        kafka.KafkaProducer(
-            bootstrap_servers=address(broker),
-            security_protocol="SSL",
-            ssl_cafile=stranger.certificate,
-            bootstrap_timeout_ms=3_000,
-        )
-
-    async def connect() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=address(broker),
-            security_protocol="SSL",
-            ssl_context=create_ssl_context(cafile=stranger.certificate),
-        )
-        try:
-            await producer.start()
-        finally:
-            await producer.stop()
-
-    with pytest.raises(KafkaConnectionError):
-        asyncio.run(connect())
-
-
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="needs kcat")
-def test_kcat_does_not_trust_a_broker_of_another_authority(
-    broker: BrokerProcess, authority: Authority, stranger: Authority
-) -> None:
-    for trusted, succeeds in ((authority, True), (stranger, False)):
-        run = subprocess.run(
-            [
-                *("kcat", "-L", "-m", "10", "-b", address(broker), "-X", "security.protocol=SSL"),
-                *("-X", f"ssl.ca.location={trusted.certificate}"),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert (run.returncode == 0) == succeeds, run.stderr
-    assert "certificate verify failed" in run.stderr
 
 
 def test_a_client_without_tls_is_reported(broker: BrokerProcess) -> None:
@@ -393,3 +325,172 @@ def test_a_changed_certificate_is_used_without_a_restart(
             broker.wait_for_log("listener SSL uses changed TLS certificates")
             assert serial_number(broker, authority) != before
             producer.send("renewed", b"2").result(TIMEOUT_S)
+
+
+def test_altered_tls_properties_are_used_without_a_restart(
+    authority: Authority, tmp_path: Path
+) -> None:
+    properties = tls_properties(authority, tmp_path)
+    renewed = pem(authority.sign("broker", NAMES), tmp_path, "renewed")
+    stranger = pem(authority.sign("stranger", NAMES), tmp_path, "stranger")
+    missing = str(tmp_path / "missing.pem")
+    own, all_brokers = (ConfigResource(ResourceType.BROKER, each) for each in ("1", ""))
+    name = "listener.name.ssl.ssl.keystore.location"
+    with (
+        BrokerProcess(overrides={"node.id": "1", **properties}) as broker,
+        Admin(address(broker), profile=trusting(authority)) as admin,
+    ):
+        before = serial_number(broker, authority)
+        for path, reason in (
+            (missing, "missing.pem cannot be used: no such file"),
+            (stranger, "The new certificate is for CN=stranger"),
+        ):
+            with pytest.raises(ClientError, match=reason) as raised:
+                admin.alter_configs({own: {name: path}})
+            assert raised.value.code == ErrorCode.INVALID_REQUEST
+        with pytest.raises(ClientError, match="only for one broker"):
+            admin.alter_configs({all_brokers: {"ssl.keystore.location": renewed}})
+        assert serial_number(broker, authority) == before
+
+        admin.alter_configs({own: {name: renewed}})
+        assert serial_number(broker, authority) != before
+        broker.wait_for_log("listener SSL uses changed TLS certificates, valid until 2")
+
+
+# ------------------------------------------------------------------------------------ certificates
+
+
+def dated(authority: Authority, directory: Path, name: str, first: int, last: int) -> Certificate:
+    """Return a client's certificate that is valid from one day to another one, from today."""
+    today = datetime.datetime.now(datetime.UTC)
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = x509.load_pem_x509_certificate(Path(authority.certificate).read_bytes())
+    signing = serialization.load_pem_private_key(
+        Path(authority.certificate).with_suffix(".key").read_bytes(), None
+    )
+    assert isinstance(signing, rsa.RSAPrivateKey)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
+        .issuer_name(signer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(today + datetime.timedelta(days=first))
+        .not_valid_after(today + datetime.timedelta(days=last))
+        .add_extension(
+            x509.SubjectAlternativeName(
+                [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            ),
+            critical=False,
+        )
+        .sign(signing, hashes.SHA256())
+    )
+    own = Certificate(str(directory / f"{name}.crt"), str(directory / f"{name}.key"))
+    Path(own.certificate).write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    Path(own.key).write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return own
+
+
+DATES = [("expired", -2, -1, "has expired"), ("future", 1, 2, "is not yet valid")]
+
+
+def test_client_certificates_must_be_valid_now(authority: Authority, tmp_path: Path) -> None:
+    properties = tls_properties(authority, tmp_path, ssl__client__auth="required")
+    with BrokerProcess(overrides=properties) as broker:
+        for name, first, last, reason in DATES:
+            own = dated(authority, tmp_path, name, first, last)
+            profile = trusting(authority) | {
+                "ssl.certificate.location": own.certificate,
+                "ssl.key.location": own.key,
+            }
+            with (
+                pytest.raises(ClientError),
+                Producer(address(broker), profile=profile, max_block_ms=5_000),
+            ):
+                pass
+            broker.wait_for_log(f"certificate of the client is not accepted: certificate {reason}")
+
+
+@pytest.mark.parametrize(("name", "first", "last", "reason"), DATES)
+def test_a_broker_whose_certificate_is_not_valid_now_is_not_trusted(
+    authority: Authority, tmp_path: Path, name: str, first: int, last: int, reason: str
+) -> None:
+    store = pem(dated(authority, tmp_path, name, first, last), tmp_path, "dated")
+    properties = tls_properties(authority, tmp_path) | {"ssl.keystore.location": store}
+    with (
+        BrokerProcess(overrides=properties) as broker,
+        pytest.raises(ClientError, match=reason),
+        Producer(address(broker), profile=trusting(authority), max_block_ms=5_000),
+    ):
+        pass
+
+
+def test_the_status_of_a_cluster_shows_when_certificates_expire(
+    broker: BrokerProcess, authority: Authority, tmp_path: Path
+) -> None:
+    profile = tmp_path / "client.properties"
+    properties = {"bootstrap.servers": address(broker), **trusting(authority)}
+    profile.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
+    ran = running_on(address(broker))("cluster status", "--command-config", str(profile))
+    assert "Certificates that expire soon: 1" in ran.lines
+    with Admin(address(broker), profile=trusting(authority)) as admin:
+        (expires,) = admin.certificate_expiry().values()
+    assert expires is not None
+    assert any(expires.isoformat() in line for line in ran.lines)
+    left = expires - datetime.datetime.now(datetime.UTC)
+    assert datetime.timedelta(days=1) < left <= datetime.timedelta(days=2)
+    broker.wait_for_log("the TLS certificate of listener SSL expires at")
+    with Admin(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as admin:
+        assert list(admin.certificate_expiry().values()) == [None]
+
+
+# ------------------------------------------------------------------------------------- strangers
+
+
+@pytest.mark.timeout(120)
+def test_a_thousand_half_open_handshakes_disturb_nobody(
+    broker: BrokerProcess, authority: Authority
+) -> None:
+    """Each stranger sends the first half of a TLS handshake, and nothing more."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    hello = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with suppress(ssl.SSLWantReadError):
+        hello.do_handshake()
+    half = outgoing.read()[:100]
+    before = resident_bytes(broker.pid)
+    with (
+        Producer(address(broker), profile=trusting(authority)) as producer,
+        ExitStack() as open_connections,
+    ):
+        producer.send("undisturbed", b"before").result(TIMEOUT_S)
+        strangers = []
+        for _ in range(1_000):
+            stranger = open_connections.enter_context(
+                socket.create_connection(("127.0.0.1", broker.ports["SSL"]), TIMEOUT_S)
+            )
+            stranger.sendall(half)
+            strangers.append(stranger)
+        producer.send("undisturbed", b"meanwhile").result(TIMEOUT_S)
+        with Producer(address(broker), profile=trusting(authority)) as newcomer:
+            newcomer.send("undisturbed", b"new").result(TIMEOUT_S)
+        assert resident_bytes(broker.pid) < before + 128 * MB
+        for stranger in strangers:
+            stranger.settimeout(2 * TIMEOUT_S)
+            with suppress(ConnectionResetError):
+                while stranger.recv(100):
+                    pass
+        producer.send("undisturbed", b"after").result(TIMEOUT_S)
+    # The log is not flooded: repetitions are counted.
+    assert broker.log().count("took longer than 10 seconds") < 100
+    assert "Traceback" not in broker.log()
+
+
+def resident_bytes(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -9,8 +9,11 @@ Behaviours
   TOPIC_AUTHORIZATION_FAILED, whether it exists or not), on the group (GROUP_AUTHORIZATION_FAILED),
   or on the cluster for brokers and client metrics (CLUSTER_AUTHORIZATION_FAILED). The other
   resources of the request are altered. A resource that is given twice is INVALID_REQUEST first.
+- TLS settings of this broker that cannot be used are INVALID_REQUEST.
 
 Deviations
+- Unusable TLS settings of another broker than the controller are accepted; that broker logs them
+  and keeps its certificates.
 - Without an authorizer, CLUSTER_AUTHORIZATION_FAILED for changes of brokers by users who are not in
   `super.users`, if that is set."""
 

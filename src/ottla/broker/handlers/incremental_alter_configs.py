@@ -9,8 +9,11 @@ Behaviours
 - `validate_only` changes nothing. The response is sent when the change is in effect.
 - With an authorizer, the client needs the permissions that AlterConfigs asks for; ALTER_CONFIGS on
   the cluster for loggers, too.
+- TLS settings of this broker that cannot be used are INVALID_REQUEST.
 
 Deviations
+- Unusable TLS settings of another broker than the controller are accepted; that broker logs them
+  and keeps its certificates.
 - Client metrics (16) have no configs yet: INVALID_REQUEST.
 - Without an authorizer, CLUSTER_AUTHORIZATION_FAILED for changes of brokers and loggers by users
   who are not in `super.users`, if that is set."""

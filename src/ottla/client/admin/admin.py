@@ -93,3 +93,4 @@ class Admin(BlockingClient[AsyncAdmin]):
     describe_features = blocking(AsyncAdmin.describe_features)
     api_versions = blocking(AsyncAdmin.api_versions)
     describe_log_dirs = blocking(AsyncAdmin.describe_log_dirs)
+    certificate_expiry = blocking(AsyncAdmin.certificate_expiry)

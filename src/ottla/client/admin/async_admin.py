@@ -7,6 +7,7 @@ raises the first failure, unless `return_errors=True`: then `results.errors` hol
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -806,6 +807,20 @@ class AsyncAdmin:
         """
         requested = flatten(brokers, int, "broker ids") or self._brokers()
         found = await nodes.describe_log_dirs(self._cluster, requested, partitions)
+        return found.checked(return_errors)
+
+    async def certificate_expiry(
+        self, *brokers: int | Iterable[int], return_errors: bool = False
+    ) -> Results[int, datetime | None]:
+        """Return when the certificates of brokers expire, each on the listener that this client
+        uses. It is None without TLS, or if the client does not verify certificates.
+
+        Args:
+            brokers: IDs of the brokers; none is all of them.
+            return_errors: Collect failures in `errors` of the result instead of raising one.
+        """
+        requested = flatten(brokers, int, "broker ids") or self._brokers()
+        found = await nodes.certificate_expiry(self._cluster, requested)
         return found.checked(return_errors)
 
     def _brokers(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""The cluster: brokers, controller, features, supported API versions and log directories.
+"""The cluster: brokers, certificates, controller, features, API versions and log directories.
 
 DescribeCluster 0+ (before Kafka 2.8: Metadata), ApiVersions, DescribeLogDirs 1+"""
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.types import TopicPartition, partitions_by_topic
@@ -221,6 +222,19 @@ async def describe_log_dirs(
     return await dispatch(lookup, brokers, ask, what="describing log directories")
 
 
+async def certificate_expiry(
+    cluster: Cluster, brokers: Iterable[int]
+) -> Results[int, datetime | None]:
+    """Return when the certificates of brokers expire; None without TLS."""
+
+    async def ask(node: int, keys: list[int]) -> dict[int, datetime | ClientError | None]:
+        expires_at = (await cluster.connection(node)).certificate_expires_at
+        return {node: None if expires_at is None else datetime.fromtimestamp(expires_at, UTC)}
+
+    lookup: AtBrokers[int] = AtBrokers(cluster, lambda broker: broker)
+    return await dispatch(lookup, brokers, ask, what="connecting to brokers")
+
+
 def _log_dir(entry: DescribeLogDirsResult) -> LogDirDescription:
     replicas = {
         TopicPartition(topic.name, each.partition_index): ReplicaInfo(
@@ -246,6 +260,7 @@ __all__ = [
     "LogDirDescription",
     "ReplicaInfo",
     "api_versions",
+    "certificate_expiry",
     "describe_cluster",
     "describe_features",
     "describe_log_dirs",

@@ -10,6 +10,8 @@ Each resource is accepted or rejected as a whole.
 | the broker has never registered | BROKER_ID_NOT_REGISTERED |
 | a name, operation or value is invalid | see `ottla.base.config.alter` |
 | the resulting configs contradict each other | INVALID_CONFIG (topic), INVALID_REQUEST (broker) |
+
+The controller also checks that it can use its own TLS settings (`broker.controller`).
 """
 
 from __future__ import annotations
