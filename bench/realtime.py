@@ -38,7 +38,9 @@ from ottla.testing.broker import BrokerProcess
 LONE_RECORDS, QUICK_LONE_RECORDS = 300, 20
 LONE_PAUSE_S = 0.02
 RATE = 1_000
-RATE_SECONDS, QUICK_RATE_SECONDS = 15, 2
+LONE_LIMIT_S = 40
+"""Time after which no more lone records are sent: Spark's connector needs over half a second each."""
+RATE_SECONDS, QUICK_RATE_SECONDS = 10, 2
 START_TIMEOUT_S = 180
 MASTER = "local[4]"
 
@@ -258,9 +260,12 @@ class _Pair:
                 raise RuntimeError(f"the system does not run: {running.failure()}")
 
     def _lone(self, producer: Producer, consumer: Consumer) -> Iterator[float]:
+        end = time.perf_counter() + LONE_LIMIT_S
         for number in range(self._lone_records):
             time.sleep(LONE_PAUSE_S)
             sent = time.perf_counter()
+            if sent > end:
+                return
             value = b"lone-%d" % number
             producer.send(self._source, value)
             while not any(each.value == value for each in consumer.poll(timeout_s=30)):
