@@ -39,7 +39,7 @@ LONE_RECORDS, QUICK_LONE_RECORDS = 300, 20
 LONE_PAUSE_S = 0.02
 RATE = 1_000
 LONE_LIMIT_S = 40
-"""Time after which no more lone records are sent: Spark's connector needs over half a second each."""
+"""Time after which no more lone records are sent: Spark's connector takes 600 ms for each."""
 RATE_SECONDS, QUICK_RATE_SECONDS = 10, 2
 START_TIMEOUT_S = 180
 MASTER = "local[4]"
