@@ -29,7 +29,7 @@ writer = rows.select("value").writeStream.format("ottla").options(**given, topic
 query = writer.option("checkpointLocation", home).outputMode("update").trigger(
     realTime="5 seconds"
 ).start()
-while not query.recentProgress:
+while sum(each.numInputRows for each in query.recentProgress) < 20:
     assert query.exception() is None, query.exception()
     time.sleep(0.1)
 query.stop()
