@@ -10,7 +10,8 @@
 
 A record is measured from `send` to the consumer that reads the query's output. Lone records are
 sent one after another, each when the one before it has arrived; at 1,000 records/s, records are
-sent regardless of the output. The first quarter warms up and is left out.
+sent regardless of the output. Before, each system runs for some seconds at the same rate, so that
+Java has compiled it, and the first quarter of each measurement is left out.
 
 All run on the same broker of Ottla. `python -m bench realtime` prints the figures and a table of
 them; `--quick` sends few records, to see that everything runs."""
@@ -38,7 +39,10 @@ from ottla.testing.broker import BrokerProcess
 LONE_RECORDS, QUICK_LONE_RECORDS = 300, 20
 LONE_PAUSE_S = 0.02
 RATE = 1_000
-RATE_SECONDS, QUICK_RATE_SECONDS = 15, 2
+LONE_LIMIT_S = 40
+"""Time after which no more lone records are sent: Spark's connector takes 600 ms for each."""
+RATE_SECONDS, QUICK_RATE_SECONDS = 10, 2
+WARM_UP_SECONDS, QUICK_WARM_UP_SECONDS = 8, 1
 START_TIMEOUT_S = 180
 MASTER = "local[4]"
 
@@ -228,6 +232,7 @@ class _Pair:
         self._home = home
         self._lone_records = QUICK_LONE_RECORDS if quick else LONE_RECORDS
         self._rate_seconds = QUICK_RATE_SECONDS if quick else RATE_SECONDS
+        self._warm_up_seconds = QUICK_WARM_UP_SECONDS if quick else WARM_UP_SECONDS
         self._source, self._target = f"in-{number}", f"out-{number}"
         for topic in (self._source, self._target):
             create_topic(bootstrap, topic, 1)
@@ -242,15 +247,16 @@ class _Pair:
             ):
                 consumer.assign([TopicPartition(self._target, 0)])
                 consumer.seek_to_beginning()
-                self._warm_up(running, producer, consumer)
+                self._wait_for_the_first(running, producer, consumer)
+                self._at_rate(producer, consumer, self._warm_up_seconds)
                 lone = list(self._lone(producer, consumer))
                 yield from _percentiles(f"{name}, {LOADS[0]}", lone, with_budget=with_budget)
-                loaded = self._at_rate(producer, consumer)
+                loaded = self._at_rate(producer, consumer, self._rate_seconds)
                 yield from _percentiles(f"{name}, {LOADS[1]}", loaded, with_budget=False)
         finally:
             running.stop()
 
-    def _warm_up(self, running: Process, producer: Producer, consumer: Consumer) -> None:
+    def _wait_for_the_first(self, running: Process, producer: Producer, consumer: Consumer) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         producer.send(self._source, b"first")
         while not consumer.poll(timeout_s=0.5):
@@ -258,17 +264,20 @@ class _Pair:
                 raise RuntimeError(f"the system does not run: {running.failure()}")
 
     def _lone(self, producer: Producer, consumer: Consumer) -> Iterator[float]:
+        end = time.perf_counter() + LONE_LIMIT_S
         for number in range(self._lone_records):
             time.sleep(LONE_PAUSE_S)
             sent = time.perf_counter()
+            if sent > end:
+                return
             value = b"lone-%d" % number
             producer.send(self._source, value)
             while not any(each.value == value for each in consumer.poll(timeout_s=30)):
                 pass
             yield (time.perf_counter() - sent) * 1000
 
-    def _at_rate(self, producer: Producer, consumer: Consumer) -> list[float]:
-        count = RATE * self._rate_seconds
+    def _at_rate(self, producer: Producer, consumer: Consumer, seconds: int) -> list[float]:
+        count = RATE * seconds
         sent = [0.0] * count
 
         def send() -> None:

@@ -62,6 +62,7 @@ def test_the_code_of_a_page_runs_on_spark(
                         page.command(command, typed)
                 continue
             text = block.text.replace("/var/lib", str(tmp_path))
+            text = text.replace('realTime="30 seconds"', 'realTime="5 seconds"')
             page.python(block._replace(text=text))
             for query in spark.streams.active:
                 query.processAllAvailable()

@@ -1,4 +1,4 @@
-"""Driver program that tests kill: a real-time query from one topic to another.
+"""Driver program that tests kill: a real-time query with a Python function, from topic to topic.
 
 python -m tests.spark.realtime.pipeline MASTER BOOTSTRAP SOURCE TARGET CHECKPOINT"""
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 
 import ottla.spark
+from ottla.spark.realtime.functions import function_column
 
 
 def main(master: str, bootstrap: str, source: str, target: str, checkpoint: str) -> None:
@@ -23,9 +24,10 @@ def main(master: str, bootstrap: str, source: str, target: str, checkpoint: str)
         .options(**given, subscribe=source, startingOffsets="earliest")
         .load()
     )
+    seen = function_column(rows, _seen, "seen", "string", [rows["value"]]).alias("value")
     while True:  # a query that has lost a process or the broker is started again
         query = (
-            rows.selectExpr("key", "concat('seen ', string(value)) value")
+            rows.select("key", seen)
             .writeStream.format("ottla")
             .options(**given, topic=target, checkpointLocation=checkpoint)
             .outputMode("update")
@@ -36,6 +38,10 @@ def main(master: str, bootstrap: str, source: str, target: str, checkpoint: str)
             query.awaitTermination()
         except Exception as error:
             print(f"query failed: {error}", flush=True)
+
+
+def _seen(value: bytes) -> str:
+    return f"seen {value.decode()}"
 
 
 if __name__ == "__main__":

@@ -24,9 +24,13 @@ ROUNDS = int(os.environ.get("OTTLA_KILL_ROUNDS", "30"))
 SEED = int(os.environ.get("OTTLA_KILL_SEED", "0")) or random.randrange(1 << 30)
 ROOT = Path(__file__).parents[3]
 WAIT_S = 300.0
-LOCAL = ("end", "driver", "broker")
-CLUSTER = ("executor", "end", "driver")
-COMMANDS = {"end": b"ottla.spark.realtime.s", "executor": b"CoarseGrainedExecutorBackend"}
+LOCAL = ("end", "driver", "broker", "function")
+CLUSTER = ("executor", "end", "driver", "function", "broker")
+COMMANDS = {
+    "end": b"ottla.spark.realtime.s",  # source_end or sink_end
+    "function": b"ottla.spark.realtime.function_end",
+    "executor": b"CoarseGrainedExecutorBackend",
+}
 
 
 class Driver:
@@ -156,7 +160,7 @@ def test_nothing_is_lost_when_processes_are_killed_at_random(tmp_path: Path) -> 
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(3600)
-def test_real_time_query_runs_on_a_standalone_cluster(tmp_path: Path) -> None:
+@pytest.mark.timeout(7200)
+def test_nothing_is_lost_when_processes_of_a_standalone_cluster_are_killed(tmp_path: Path) -> None:
     with standalone(tmp_path) as master:
-        run_with_kills(master, tmp_path, 3, CLUSTER)
+        run_with_kills(master, tmp_path, ROUNDS, CLUSTER)
