@@ -199,8 +199,7 @@ def test_a_new_follower_starts_where_records_were_deleted(cluster: ClusterOfProc
     # It asks the leader for the log start offset with ListOffsets.
     topic = f"{MINE}moved"
     cluster.create_topic(topic, replicas=1, min_insync_replicas="1")
-    for value in (b"deleted", b"kept"):  # each in a batch of its own
-        produce(cluster, topic, value)
+    produce(cluster, topic, b"deleted", b"kept")  # in one batch
     leader = cluster.leader(topic)
     with connect(cluster, leader, "alice") as alice:
         partition = {"partition_index": 0, "offset": 1}
