@@ -1,4 +1,4 @@
-"""What brokers need in a cluster with an authorizer, where nobody may do anything without an ACL.
+"""Brokers of a cluster with an authorizer, in which nobody may do anything without an ACL.
 
 The brokers are super users, or each has a user of its own, which may do CLUSTER_ACTION only."""
 
