@@ -97,6 +97,8 @@ class Case:
     """Permissions that the API asks for before that of the rule, or has to see the error at all."""
     after: tuple[Permission, ...]
     """Permissions that the API asks for after that of the rule."""
+    of_any_name: Permission | None
+    """Permission that suffices for any resource of its type."""
     subject: AclResourceType
     """Type of the resource that is missing when something is missing."""
     prepare: Prepare | None
@@ -130,6 +132,7 @@ def case(
     missing_denied: int | None = None,
     before: tuple[Permission, ...] = (),
     after: tuple[Permission, ...] = (),
+    of_any_name: Permission | None = None,
     subject: AclResourceType | None = None,
     prepare: Prepare | None = None,
     listener: Listener = Listener.CLIENT,
@@ -149,6 +152,7 @@ def case(
         missing_denied: Code if it has none, and the subject is missing; by default the rule's.
         before: Permissions that the API asks for earlier.
         after: Permissions that the API asks for later.
+        of_any_name: Permission that suffices for any resource of its type.
         subject: Type of the resource that may be missing; by default that of the permission.
         prepare: Makes resources for each single request.
         listener: Listener that the request is sent to.
@@ -173,6 +177,7 @@ def case(
         else int(missing_denied),
         before,
         after,
+        of_any_name,
         rule.needs[-1].type if subject is None else subject,
         prepare,
         listener,

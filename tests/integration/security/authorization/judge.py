@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.integration.security.acl_broker import acl
 from tests.integration.security.authorization.case import Case, Subject
@@ -41,7 +41,7 @@ _IMPLYING = {
     AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
 }
 
-Bindings = Callable[[Subject], Iterable[AclBinding]]
+Bindings = Callable[[Subject], list[AclBinding]]
 
 
 class Step(NamedTuple):
@@ -64,91 +64,81 @@ def steps(case: Case, client: str) -> Iterator[Step]:
         case: The case.
         client: Principal of the client.
     """
-    who = {"principal": client}
+    everywhere = [
+        exists for exists, codes in ((True, case.allowed), (False, case.missing)) if codes
+    ]
+    before = granting(client, *case.before)
 
-    def allowed(permissions: Iterable[Permission], subject: Subject) -> list[AclBinding]:
-        return [acl(each, subject.name_of(each.type), **who) for each in permissions]
+    def enough(permission: Permission, **changed: Any) -> Bindings:
+        """Return the ACLs that suffice, with the last one changed."""
+        return granting(client, *case.before, *case.after, permission, **changed)
 
-    def granted(*permissions: Permission, **more: object) -> Bindings:
-        """Return the ACLs for some permissions; with `more`, the last one is different."""
-        *others, last = permissions
-        return lambda subject: [
-            *(acl(each, subject.name_of(each.type), **who) for each in others),
-            acl(last, subject.name_of(last.type), **{**who, **more}),
-        ]
+    def all_others(subject: Subject) -> list[AclBinding]:
+        return [*everything_but(case.needs, client), *before(subject)]
 
-    variants = [exists for exists, codes in ((True, case.allowed), (False, case.missing)) if codes]
-    rest = case.before + case.after
-    for exists in variants:
-        yield Step("no ACL", exists, False, granted(*case.before) if case.before else no_acls)
-        weaker = DESCRIBE_TOPIC
-        if is_weaker(weaker, case.needs):
-            yield Step("only TOPIC:DESCRIBE", exists, False, granted(*case.before, weaker))
-        yield Step(
-            "all other permissions",
-            exists,
-            False,
-            lambda subject: [*everything_but(case.needs, client), *allowed(case.before, subject)],
-        )
+    for exists in everywhere:
+        yield Step("no ACL", exists, False, before)
+        if is_weaker(DESCRIBE_TOPIC, case.needs):
+            weaker = granting(client, *case.before, DESCRIBE_TOPIC)
+            yield Step("only TOPIC:DESCRIBE", exists, False, weaker)
+        yield Step("all others", exists, False, all_others)
         for each in case.needs:
-            yield Step(str(each), exists, True, granted(*rest, each))
-    exists = variants[0]
+            yield Step(str(each), exists, True, enough(each))
+    exists = everywhere[0]
     for each in case.needs:
-        enough = granted(*rest, each)
-        yield Step(
-            f"{each.type.name}:ALL",
-            exists,
-            True,
-            granted(*rest, each, operation=AclOperation.ALL),
-        )
-        yield Step(f"{each} for its host", exists, True, granted(*rest, each, host=HOST))
-        yield Step(
-            f"{each} for another host", exists, False, granted(*rest, each, host=ANOTHER_HOST)
-        )
-        yield Step(
-            f"{each} for every user", exists, True, granted(*rest, each, principal=EVERY_USER)
-        )
-        yield Step(
-            f"{each} for another user",
-            exists,
-            False,
-            granted(*rest, each, principal=f"{client}-too"),
-        )
-        yield Step(
-            f"{each} and its DENY",
-            exists,
-            False,
-            lambda subject, each=each, enough=enough: [
-                *enough(subject),
-                acl(each, subject.name_of(each.type), is_denied=True, **who),
-            ],
-        )
+        all_operations = enough(each, operation=AclOperation.ALL)
+        yield Step(f"{each.type.name}:ALL", exists, True, all_operations)
+        yield Step(f"{each} for its host", exists, True, enough(each, host=HOST))
+        yield Step(f"{each} for another host", exists, False, enough(each, host=ANOTHER_HOST))
+        yield Step(f"{each} for every user", exists, True, enough(each, principal=EVERY_USER))
+        stranger = enough(each, principal=f"{client}-too")
+        yield Step(f"{each} for another user", exists, False, stranger)
+        yield Step(f"{each} and its denial", exists, False, denied(enough(each), each, client))
         if each.type is not AclResourceType.CLUSTER:
-            yield Step(
-                f"{each} of every name",
-                exists,
-                True,
-                lambda subject, each=each: [*allowed(rest, subject), acl(each, WILDCARD, **who)],
-            )
-            yield Step(
-                f"{each} of a prefix",
-                exists,
-                True,
-                lambda subject, each=each: [
-                    *allowed(rest, subject),
-                    acl(
-                        each,
-                        subject.name_of(each.type)[:-1],
-                        pattern=PatternType.PREFIXED,
-                        **who,
-                    ),
-                ],
-            )
+            every_name = enough(each, name=lambda _: WILDCARD)
+            yield Step(f"{each} of every name", exists, True, every_name)
+            prefix = enough(each, name=lambda name: name[:-1], pattern=PatternType.PREFIXED)
+            yield Step(f"{each} of a prefix", exists, True, prefix)
+            shorter = enough(each, name=lambda name: name[:-1])
+            is_enough = each is case.of_any_name
+            yield Step(f"{each} of a shorter name", exists, is_enough, shorter)
     yield Step("super user", exists, True, denied_everything, is_super_user=True)
 
 
-def no_acls(subject: Subject) -> list[AclBinding]:
-    return []
+def granting(
+    client: str,
+    *permissions: Permission,
+    name: Callable[[str], str] = str,
+    **changed: Any,
+) -> Bindings:
+    """Return the ACLs that grant permissions on a subject, the last of them with changes.
+
+    Args:
+        client: Principal of the client.
+        permissions: The permissions.
+        name: Returns the name in the last ACL, for that of the resource.
+        changed: Arguments of `acl` for the last ACL.
+    """
+
+    def bindings(subject: Subject) -> list[AclBinding]:
+        names = [subject.name_of(each.type) for each in permissions]
+        found = [
+            acl(each, its_name, principal=client)
+            for each, its_name in zip(permissions, names, strict=True)
+        ]
+        if permissions:
+            found[-1] = acl(permissions[-1], name(names[-1]), **{"principal": client, **changed})
+        return found
+
+    return bindings
+
+
+def denied(bindings: Bindings, permission: Permission, client: str) -> Bindings:
+    """Return ACLs with a further one that denies a permission."""
+    return lambda subject: [
+        *bindings(subject),
+        acl(permission, subject.name_of(permission.type), principal=client, is_denied=True),
+    ]
 
 
 def denied_everything(subject: Subject) -> list[AclBinding]:

@@ -190,6 +190,7 @@ CASES = [
         "no transactional ID; WRITE of at least one topic suffices",
         body=init_idempotence,
         codes=top_level,
+        of_any_name=WRITE_TOPIC,
         subject=AclResourceType.CLUSTER,
     ),
     case(
