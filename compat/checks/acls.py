@@ -158,6 +158,9 @@ def acls_decide_on_configurations(secured: Secured) -> None:
     allow = ("--add", "--allow-principal", BOB, "--operation")
     users.acls(*allow, "AlterConfigs", "--topic", users.topic)
     users.succeed(*alter, user="bob")
+    # The tool lists the topics first, to report those that do not exist.
+    assert "doesn't exist" in users.succeed(*describe, user="bob").out
+    users.acls(*allow, "Describe", "--topic", users.topic)
     assert "retention.ms=1000000" in users.succeed(*describe, user="bob").out
     broker = ("kafka-configs", "--describe", "--entity-type", "brokers", "--entity-name", "1")
     users.fail("ClusterAuthorizationException", *broker, "--all", user="bob")

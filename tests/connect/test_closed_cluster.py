@@ -11,7 +11,10 @@ from tests.connect.workers import WorkerProcess
 from tests.integration.cli.test_secure import Home
 
 LINES = 200
-OF_CONNECT = ("--produce", "connect-*", "--consume", "connect-*", "--group", "connect-*")
+OF_CONNECT = (
+    *("--produce", "connect-*", "--consume", "connect-*"),
+    *("--group", "connect-*", "--transactional-id", "connect-*"),
+)
 
 
 @pytest.fixture(scope="module")

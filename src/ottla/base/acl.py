@@ -73,6 +73,7 @@ class AclBinding(NamedTuple):
     """A permission of a principal, on resources that match a pattern."""
 
     resource_type: AclResourceType
+    """Type of the resources."""
     pattern_type: PatternType
     """LITERAL or PREFIXED."""
     name: str
@@ -82,7 +83,9 @@ class AclBinding(NamedTuple):
     host: str
     """Address of the client, a range in CIDR notation, or `*`."""
     operation: AclOperation
+    """The operation, or ALL for every operation."""
     permission: AclPermission
+    """ALLOW or DENY."""
 
     def applies_to(self, resource_type: AclResourceType, name: str) -> bool:
         """Return whether the pattern matches a resource."""
@@ -97,14 +100,20 @@ class AclFilter(NamedTuple):
     """A filter of bindings. None and ANY match everything."""
 
     resource_type: AclResourceType = AclResourceType.ANY
+    """Type of the resources."""
     pattern_type: PatternType = PatternType.ANY
     """MATCH finds every pattern that applies to the resource `name`; ANY, LITERAL and PREFIXED
     compare the names of patterns with `name`."""
     name: str | None = None
+    """Name of the resource or of the pattern."""
     principal: str | None = None
+    """Type and name, such as `User:alice`."""
     host: str | None = None
+    """Host of the ACL, as it was created."""
     operation: AclOperation = AclOperation.ANY
+    """The operation."""
     permission: AclPermission = AclPermission.ANY
+    """ALLOW or DENY."""
 
     def matches(self, binding: AclBinding) -> bool:
         """Return whether the filter finds a binding."""

@@ -16,13 +16,13 @@ ANY_NAME = "<any>"
 def parse_operation(text: str) -> AclOperation:
     """Return the operation of a name such as `DescribeConfigs`; UNKNOWN for an unknown one.
 
-    The case of letters does not matter, and neither do underscores.
+    The case of letters does not matter, and neither do underscores and hyphens.
     """
     return _parse(AclOperation, text)
 
 
 def parse_resource_type(text: str) -> AclResourceType:
-    """Return the resource type of a name such as `TransactionalId`; UNKNOWN for an unknown one."""
+    """Return the resource type of a name such as `transactional-id`; UNKNOWN for an unknown one."""
     return _parse(AclResourceType, text)
 
 
@@ -61,6 +61,6 @@ def entry_lines(acls: Iterable[AclBinding]) -> list[str]:
 
 
 def _parse(kind: type[EnumT], text: str) -> EnumT:
-    wanted = text.strip().replace("_", "").upper()
+    wanted = text.strip().replace("_", "").replace("-", "").upper()
     found = (each for each in kind if each.name.replace("_", "") == wanted)
     return next(found, kind(0))

@@ -264,6 +264,13 @@ def user() -> None:
     help="Consumer group that the user may join. May be repeated. A * at the end stands for all "
     "groups that begin with the rest.",
 )
+@click.option(
+    "--transactional-id",
+    multiple=True,
+    metavar="ID",
+    help="Transactional ID of the user's producers. May be repeated. A * at the end stands for all "
+    "IDs that begin with the rest.",
+)
 @cluster_options()
 def add(
     cluster: ClusterOptions,
@@ -274,6 +281,7 @@ def add(
     produce: tuple[str, ...],
     consume: tuple[str, ...],
     group: tuple[str, ...],
+    transactional_id: tuple[str, ...],
 ) -> None:
     """Create a user with permissions, and write its profile.
 
@@ -289,7 +297,7 @@ def add(
 
     check_name(name)
     found = {each.sasl_name: each for each in ScramMechanism}[mechanism.upper()]
-    acls = Permissions(produce, consume, group).acls(name)
+    acls = Permissions(produce, consume, group, transactional_id).acls(name)
     login = Login(name, _password(password_file), found)
     with _connected(cluster, directory) as (admin, profiles):
         _show_written(f"Created the user {name}", add_user(admin, profiles, login, acls))
@@ -338,7 +346,7 @@ def remove(cluster: ClusterOptions, name: str, directory: str) -> None:
 @cluster_options()
 @output_option
 def list_(cluster: ClusterOptions, directory: str, output: Output) -> None:
-    """List the users with their SASL mechanisms and their numbers of ACLs."""
+    """List the users with their mechanisms and numbers of ACLs."""
     from ottla.cli.secure.users import list_users
 
     with _connected(cluster, directory) as (admin, _):

@@ -35,6 +35,8 @@ class Permissions:
     """Topics to read."""
     groups: Sequence[str] = ()
     """Consumer groups to join."""
+    transactional_ids: Sequence[str] = ()
+    """Transactional IDs of producers."""
 
     def acls(self, user: str) -> list[AclBinding]:
         """Return the ACLs that give a user the permissions.
@@ -43,6 +45,7 @@ class Permissions:
             UserError: A name is empty.
         """
         topic, group = AclResourceType.TOPIC, AclResourceType.GROUP
+        transactional_id = AclResourceType.TRANSACTIONAL_ID
         write = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
         read = (AclOperation.READ, AclOperation.DESCRIBE)
         found = [
@@ -51,6 +54,7 @@ class Permissions:
                 (topic, self.produce, write),
                 (topic, self.consume, read),
                 (group, self.groups, read[:1]),
+                (transactional_id, self.transactional_ids, write[:2]),
             )
             for name in names
             for operation in operations
@@ -60,7 +64,8 @@ class Permissions:
 
 def _acl(user: str, type: AclResourceType, text: str, operation: AclOperation) -> AclBinding:
     if not text:
-        raise UserError(f"The name of a {type.name.lower()} must not be empty.")
+        what = type.name.lower().replace("_", " ")
+        raise UserError(f"The name of a {what} must not be empty.")
     name, pattern = text, PatternType.LITERAL
     if text.endswith(WILDCARD) and text != WILDCARD:
         name, pattern = text.removesuffix(WILDCARD), PatternType.PREFIXED

@@ -259,8 +259,8 @@ def _created_acls(admin: Admin, user: str, acls: Sequence[AclBinding]) -> Iterat
     if existing is None:
         raise UserError(
             "The cluster has no authorizer, so every user may do everything. Set "
-            "authorizer.class.name in the configuration of the brokers, or leave out --produce, "
-            "--consume and --group."
+            "authorizer.class.name in the configuration of the brokers, or create the user without "
+            "permissions."
         )
     new = [each for each in acls if each not in existing]
     try:

@@ -205,7 +205,7 @@ def test_only_the_first_line_of_a_file_is_the_password(tmp_path: Path) -> None:
 
 
 def test_permissions_become_acls() -> None:
-    given = Permissions(["orders"], ["audit-*"], ["*"]).acls("alice")
+    given = Permissions(["orders"], ["audit-*"], ["*"], ["t"]).acls("alice")
     topic, group = AclResourceType.TOPIC, AclResourceType.GROUP
     assert [
         (each.resource_type, each.pattern_type, each.name, each.operation) for each in given
@@ -216,6 +216,8 @@ def test_permissions_become_acls() -> None:
         (topic, PatternType.PREFIXED, "audit-", AclOperation.READ),
         (topic, PatternType.PREFIXED, "audit-", AclOperation.DESCRIBE),
         (group, PatternType.LITERAL, "*", AclOperation.READ),
+        (AclResourceType.TRANSACTIONAL_ID, PatternType.LITERAL, "t", AclOperation.WRITE),
+        (AclResourceType.TRANSACTIONAL_ID, PatternType.LITERAL, "t", AclOperation.DESCRIBE),
     ]
     assert {(each.principal, each.host) for each in given} == {("User:alice", "*")}
     with pytest.raises(UserError, match="The name of a topic must not be empty"):
