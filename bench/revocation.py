@@ -195,7 +195,8 @@ def _feed(bootstrap: str) -> None:
     while True:
         for partition in range(PARTITIONS):
             producer.produce(TOPIC, b"fed", partition=partition)
-        producer.poll(INTERVAL_S)
+        producer.poll(0)
+        time.sleep(INTERVAL_S)
 
 
 def _our_producer(bootstrap: str, seen: Seen) -> None:
@@ -235,7 +236,8 @@ def _confluent_producer(bootstrap: str, seen: Seen) -> None:
                 producer.produce(TOPIC, b"x", partition=partition, on_delivery=done)
             except confluent_kafka.KafkaException:  # it knows from the metadata
                 seen.refuse(partition)
-        producer.poll(INTERVAL_S)
+        producer.poll(0)
+        time.sleep(INTERVAL_S)
     producer.purge()
 
 
