@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 DEFAULT = ""
@@ -30,7 +30,7 @@ class QuotaEntity(NamedTuple):
         return cls(parts.get(USER), parts.get(CLIENT_ID), parts.get(IP))
 
 
-class QuotaKey(str, Enum):
+class QuotaKey(StrEnum):
     """What a quota limits."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"

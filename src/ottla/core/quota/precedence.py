@@ -1,8 +1,8 @@
 """The quota that applies to a client, in Kafka's order of precedence.
 
 Each key is looked up on its own, so a quota for a user's `producer_byte_rate` does not hide the
-default `consumer_byte_rate`. The first entity that has the key decides, and also which clients share
-the quota:
+default `consumer_byte_rate`. The first entity that has the key decides, and also which clients
+share the quota:
 
 | entity | shared by |
 |---|---|

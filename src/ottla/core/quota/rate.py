@@ -5,10 +5,14 @@
     burst         what may be used at once after a pause: limit × span
     throttle time the time until the mean since the beginning of the use is back at the limit
 
-An amount is recorded even if it exceeds the limit; only then is the client throttled. The part above
-the limit is a debt, which is paid at the rate of the limit. When it is paid, the amounts of the span
-count as if they had been used evenly, so the client continues at the rate of the limit, without
-another burst. A client that does not use its rate earns a burst again.
+An amount is recorded even if it exceeds the limit; only then is the client throttled. The part
+above the limit is a debt, which is paid at the rate of the limit. When it is paid, the amounts of
+the span count as if they had been used evenly, so the client continues at the rate of the limit,
+without another burst. A client that does not use its rate earns a burst again.
+
+A client that is throttled for each request cannot send the next one at the very moment when its
+debt is paid. Up to a fortieth of the span that passes between them is credited, or the client would
+stay below its limit.
 
     limit 1, span 10:  burst of 10 at 0 s │ waits until 10 s │ 1 per second from then on
 
@@ -23,6 +27,8 @@ from __future__ import annotations
 
 from math import floor, inf
 
+CREDITED_SHARE = 1 / 40
+"""Share of the span that is credited if the client did not use it, and adds to the burst."""
 _ROUNDING = 1 + 1e-9
 """Tolerance for sums of floating-point numbers."""
 
@@ -33,14 +39,15 @@ class Rate:
     __slots__ = (
         "__weakref__",
         "_amounts",
+        "_credit_s",
         "_finish",
         "_max_throttle_s",
         "_paid_at",
-        "_size_s",
         "_sum",
         "_window",
         "limit",
         "span_s",
+        "window_s",
     )
 
     def __init__(
@@ -57,7 +64,8 @@ class Rate:
         """
         self.limit = limit
         self.span_s = max(1, windows - 1) * window_size_s
-        self._size_s = window_size_s
+        self.window_s = window_size_s
+        self._credit_s = self.span_s * CREDITED_SHARE
         self._max_throttle_s = max_throttle_s
         self._amounts = [0.0] * (max(1, windows - 1) + 1)
         """Amounts by the number of their window modulo the length of this list."""
@@ -75,14 +83,14 @@ class Rate:
         amounts = self._amounts
         amounts[self._window % len(amounts)] += amount
         self._sum += amount
-        self._finish = max(self._finish, now) + amount / self.limit
+        self._finish = max(self._finish, now - self._credit_s) + amount / self.limit
         if self._used(now) <= self.limit * self.span_s * _ROUNDING:
             return 0.0
         if self._max_throttle_s != inf:
             self._finish = min(self._finish, now + self.span_s)
         self._paid_at = self._finish
         self._forget_amounts()
-        return min(self._paid_at - now, self._max_throttle_s)
+        return self.throttle_s(now)
 
     def throttle_s(self, now: float) -> float:
         """Return the time until the debt is paid, 0 if there is none."""
@@ -101,13 +109,13 @@ class Rate:
     def _used(self, now: float) -> float:
         """Return the amount that counts at this time, which includes the debt."""
         amounts = self._amounts
-        left_span = now / self._size_s - self._window
+        left_span = now / self.window_s - self._window
         recorded = self._sum - amounts[(self._window + 1) % len(amounts)] * left_span
         evenly_used_s = max(0.0, self.span_s - (now - self._paid_at))
         return recorded + self.limit * evenly_used_s
 
     def _move_to(self, now: float) -> None:
-        window = floor(now / self._size_s)
+        window = floor(now / self.window_s)
         steps = window - self._window
         if steps <= 0:
             return
