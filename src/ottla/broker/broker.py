@@ -50,6 +50,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.peer_login import PeerLogin
 from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.quotas import ClientQuotas
 from ottla.broker.registration import ensure_cluster_id, join_cluster
 from ottla.broker.replication import Replication
 from ottla.broker.router import Router
@@ -132,6 +133,8 @@ class Broker:
         """The authorizer, or None if clients may do everything."""
         if config.authorizer_class_name:
             self.authorization = Authorization(config, clock.time_ms)
+        self.quotas = ClientQuotas(config, clock.monotonic)
+        """The client quotas, and how much of them is used."""
         self.peer_rule = PeerRule(config.inter_broker_listener, authenticates=True)
         """Decides which connections are those of other brokers."""
         self._lock: Lock = DataLock() if lock is None else lock
@@ -250,6 +253,7 @@ class Broker:
             tls=self._tls,
             sasl=self._sasl,
             authorization=self.authorization,
+            quotas=self.quotas,
         )
         await server.start()
         self._server = server
@@ -411,6 +415,7 @@ class Broker:
             own = self._tls.own_principal(name)
         super_users = parse_principals(config.super_users)
         self.peer_rule = PeerRule(name, authenticates, super_users, own)
+        self.quotas.peers_changed()
         if self.authorization is not None:
             brokers = {own} if authenticates and own is not None else set()
             if self.authorization.set_super_users(super_users | brokers):
@@ -458,12 +463,17 @@ class Broker:
         return self._apply_delta(delta)
 
     def _on_access(self, delta: AccessDelta) -> None:
-        """Let a change of ACLs take effect on open connections, too."""
+        """Let a change of ACLs or quotas take effect on open connections, too."""
+        if delta.quotas:
+            self.quotas.use(self.image.quotas)
+            if self._server is not None:
+                self._server.quotas_changed()
         if self.authorization is not None and self.authorization.apply(delta):
             self._permissions_changed()
 
     def _permissions_changed(self) -> None:
         self.partitions_changed()
+        self.quotas.peers_changed()
         delayed = {
             fetch for each in self.partitions.values() for fetch in tuple(each.delayed_fetches)
         }
@@ -655,6 +665,11 @@ def _server_config(config: BrokerConfig) -> ServerConfig:
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=_per_ip(config.max_connections_per_ip_overrides),
         max_connection_creation_rate=config.max_connection_creation_rate,
+        max_connections_of_listener=config.listener_limits("max.connections"),
+        max_connection_creation_rate_of_listener=config.listener_limits(
+            "max.connection.creation.rate"
+        ),
+        inter_broker_listener=config.inter_broker_listener,
         socket_send_buffer_bytes=_unless_default(config, "socket.send.buffer.bytes"),
         socket_receive_buffer_bytes=_unless_default(config, "socket.receive.buffer.bytes"),
         socket_listen_backlog_size=config.socket_listen_backlog_size,

@@ -8,18 +8,21 @@ Behaviours
 - KIP-525: from version 5 the response has the counts and all configs of the topic.
 - KIP-516: from version 7 it has the topic ID.
 - `validate_only` returns the same without a topic ID, and creates nothing.
+- KIP-599: a client over its quota gets THROTTLING_QUOTA_EXCEEDED from version 6 on, and is only
+  throttled before.
 
 Deviations
 - Kafka returns a random ID for a topic that was only validated; this broker returns none."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import RequestContext
 from ottla.broker.described_configs import created_topic_configs
+from ottla.broker.ports import Quotas
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
 
@@ -32,19 +35,34 @@ if TYPE_CHECKING:
     )
 
 
+_FIRST_WITH_QUOTA_ERROR = 6
+
+
+class Ports(TopicPorts, Quotas, Protocol):
+    """The parts of a broker that this handler uses."""
+
+
 async def handle(
-    broker: TopicPorts, context: RequestContext, request: CreateTopicsRequest
+    broker: Ports, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponseDict:
     requested = [_new_topic(topic) for topic in request.topics]
+    quota = broker.quotas.mutation_quota(
+        context.principal,
+        context.client_id,
+        is_strict=context.api_version >= _FIRST_WITH_QUOTA_ERROR,
+    )
     try:
         decisions = await broker.controller.create_topics(
-            requested, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+            requested,
+            validate_only=request.validate_only,
+            timeout_ms=request.timeout_ms,
+            quota=quota,
         )
     except KafkaError as error:
         names = dict.fromkeys(topic.name for topic in requested)
         decisions = [TopicDecision(name, error=error) for name in names]
     return {
-        "throttle_time_ms": 0,
+        "throttle_time_ms": 0 if quota is None else quota.throttle_time_ms,
         "topics": [_result(broker, each, request.validate_only) for each in decisions],
     }
 
