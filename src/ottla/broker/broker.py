@@ -31,7 +31,13 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import MetadataStore
 from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
-from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
+from ottla.broker.adoption import (
+    Adoption,
+    adopt,
+    directory_owner,
+    protection_ops,
+    with_node_id,
+)
 from ottla.broker.authentication import SaslListeners
 from ottla.broker.authorization import Authorization, warnings
 from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
@@ -230,10 +236,7 @@ class Broker:
         adoption = await self.run_blocking(
             lambda: adopt(self.fs, self.logs.found, self.config, users)
         )
-        acls = self.image.acls
-        missing = [each for each in adoption.acls if each not in acls.bindings]
-        # Without checks: only this broker changes the metadata, and it serves no client yet.
-        adoption.ops += acls.ops_to_add(missing)[0]
+        adoption.ops += protection_ops(adoption, self.image)
         return adoption
 
     async def _serve(self, adoption: Adoption, undo: AsyncExitStack) -> None:
