@@ -15,7 +15,7 @@ A store has three operations, for which every implementation guarantees:
 * `load(prefix)` returns the nodes and their revision. To miss nothing, watch first, then load, then
   skip commits up to the loaded revision.
 
-Paths below `ACCESS` decide who may use the cluster: users, tokens and ACLs. A change of
+Paths below `ACCESS` decide who may use the cluster: users, tokens, ACLs and quotas. A change of
 them must not wait for anything else, so a store delivers it independently of the other paths: `/`
 does not include them when watching or loading. Watch and load them by their own prefix.
 

@@ -6,15 +6,14 @@
 | topics, topic IDs and partitions | the log directories, if Kafka's metadata contains the topic |
 | configs of topics, of this broker and of all brokers | Kafka's metadata log |
 | leader epochs | the metadata log and `leader-epoch-checkpoint`; ours is the next epoch |
-| SCRAM credentials of users, ACLs | the metadata log |
+| SCRAM credentials of users, ACLs, client quotas | the metadata log |
 | the next producer ID | the metadata log; a log must never see an old ID again |
 
 A log whose topic is not in Kafka's metadata was being deleted. It is not adopted, and becomes a
 stray like any other log without a topic (logs.py).
 
 A directory that was protected must not become open: the broker does not start on one with ACLs
-if it has no authorizer, or if it cannot read one of them. Nor does it start on one with client
-quotas, which this version does not have.
+if it has no authorizer, nor on one with ACLs or quotas that it does not know.
 
 Nothing is deleted on a guess. If the configs are unknown (there is no metadata log, because the
 directory is older or Ottla's own metadata was lost, or the log is damaged), records are kept
@@ -33,13 +32,15 @@ from ottla.base.config.topic import TOPIC, topic_config
 from ottla.base.errors import KafkaError, UserError
 from ottla.base.metadata import Create, Op
 from ottla.base.ports import FileSystem
+from ottla.base.quota import DEFAULT, QuotaEntity, QuotaKey
 from ottla.base.types import ZERO_UUID
 from ottla.broker.kraft_log import KraftMetadata, read_kraft_metadata
 from ottla.broker.registration import FoundTopic
 from ottla.core.controller.internal_topics import internal_topic
 from ottla.core.controller.topic_names import topic_name_error
 from ottla.metadata import tree
-from ottla.metadata.kraft import NOT_MIGRATED, KraftImage
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.kraft import NOT_MIGRATED, KraftImage, KraftQuota
 from ottla.storage.checkpoint import MalformedCheckpoint
 from ottla.storage.epoch_cache import LeaderEpochCache
 from ottla.storage.log_dirs import DirectoryOwner, FoundLog, LogDirectory
@@ -63,6 +64,8 @@ class Adoption:
     """Metadata to create in addition to the topics."""
     acls: list[AclBinding] = field(default_factory=list)
     """ACLs to create, each once."""
+    quotas: dict[QuotaEntity, dict[QuotaKey, float]] = field(default_factory=dict)
+    """Client quotas to create."""
     notes: list[str] = field(default_factory=list)
     """Log messages about settings that could not be taken over unchanged."""
 
@@ -119,6 +122,9 @@ def adopt(
         )
     if adoption.acls:
         logger.info("Imported %d ACLs from the data directories", len(adoption.acls))
+    if adoption.quotas:
+        number = len(adoption.quotas)
+        logger.info("Imported the client quotas of %d entities from the data directories", number)
     for note in adoption.notes:
         logger.warning("%s", note)
     return adoption
@@ -139,7 +145,7 @@ def protection_problem(kraft: KraftMetadata | None, config: BrokerConfig) -> str
     """
     if kraft is None:
         return None
-    acls, quotas = kraft.image.acls, kraft.image.quotas
+    acls = kraft.image.acls
     found = "The data directories contain"
     if acls and not config.authorizer_class_name:
         return (
@@ -154,17 +160,45 @@ def protection_problem(kraft: KraftMetadata | None, config: BrokerConfig) -> str
             "cannot read, so that clients could do what Apache Kafka denied them. Remove them in "
             "Apache Kafka with kafka-acls --remove"
         )
-    if quotas:
+    unknown = sum(not _is_known(each) for each in kraft.image.quotas)
+    if unknown:
         return (
-            f"{found} client quotas of Apache Kafka for {_count(len(quotas), 'entity', 'entities')}"
-            ", which this version of Ottla does not enforce. To take over the directories without "
-            "them, first remove them in Apache Kafka with kafka-configs --alter --delete-config"
+            f"{found} {_count(unknown, 'client quota')} of Apache Kafka that this version of Ottla "
+            "does not know, so that clients could exceed them. Remove them in Apache Kafka with "
+            "kafka-configs --alter --delete-config"
         )
     return None
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
+def protection_ops(adoption: Adoption, image: ClusterImage) -> list[Op]:
+    """Return the operations that create the adopted ACLs and quotas, unless they exist.
+
+    They need no checks: nobody else changes the metadata of a standalone broker that starts.
+    """
+    acls = [each for each in adoption.acls if each not in image.acls.bindings]
+    quotas = {key: each for key, each in adoption.quotas.items() if key not in image.quotas}
+    return [*image.acls.ops_to_add(acls)[0], *tree.quota_ops(image.quotas, quotas)]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _adopted_quota(quota: KraftQuota) -> tuple[QuotaEntity, QuotaKey]:
+    """Return what a quota limits. Raises ValueError if this version does not know it."""
+    parts = {kind: DEFAULT if name is None else name for kind, name in quota.entity}
+    entity = QuotaEntity.of(parts)
+    if entity.parts.keys() != parts.keys():
+        raise ValueError("the entity has parts of an unknown type")
+    return entity, QuotaKey(quota.key)
+
+
+def _is_known(quota: KraftQuota) -> bool:
+    try:
+        _adopted_quota(quota)
+    except ValueError:
+        return False
+    return True
 
 
 def _latest_epoch(fs: FileSystem, path: str) -> int:
@@ -201,6 +235,9 @@ def decide_adoption(
             {}, {user: users[user] for user in sorted(users.keys() - set(existing_users))}
         )
         adoption.acls = [*dict.fromkeys(filter(None, kraft.image.acls.values()))]
+        for quota, value in kraft.image.quotas.items():
+            entity, key = _adopted_quota(quota)
+            adoption.quotas.setdefault(entity, {})[key] = value
     next_id = FIRST_SAFE_PRODUCER_ID if kraft is None else kraft.image.next_producer_id
     adoption.ops.append(Create(tree.PRODUCER_IDS, tree.encode({"next": next_id})))
     return adoption
@@ -345,7 +382,8 @@ def _ignored_metadata(kraft: KraftMetadata) -> list[str]:
     if not kraft.is_certain:
         notes.append(
             "Part of Kafka's metadata log cannot be read. Records of topics whose retention is "
-            "unknown are retained without limit until you set retention.ms. ACLs may be missing, "
-            "too: compare the output of kafka-acls --list with those that you expect"
+            "unknown are retained without limit until you set retention.ms. ACLs and quotas may be "
+            "missing, too: compare the output of kafka-acls --list and kafka-configs --describe "
+            "with what you expect"
         )
     return notes

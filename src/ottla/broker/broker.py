@@ -31,7 +31,13 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.metadata import MetadataStore
 from ottla.base.ports import Clock, FileSystem
 from ottla.base.types import TopicPartition
-from ottla.broker.adoption import Adoption, adopt, directory_owner, with_node_id
+from ottla.broker.adoption import (
+    Adoption,
+    adopt,
+    directory_owner,
+    protection_ops,
+    with_node_id,
+)
 from ottla.broker.authentication import SaslListeners
 from ottla.broker.authorization import Authorization, warnings
 from ottla.broker.cluster import SHUTDOWN_WRITE_TIMEOUT_S, Cluster
@@ -50,6 +56,7 @@ from ottla.broker.partition import Partition
 from ottla.broker.peer_login import PeerLogin
 from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.quotas import ClientQuotas
 from ottla.broker.registration import ensure_cluster_id, join_cluster
 from ottla.broker.replication import Replication
 from ottla.broker.router import Router
@@ -132,6 +139,8 @@ class Broker:
         """The authorizer, or None if clients may do everything."""
         if config.authorizer_class_name:
             self.authorization = Authorization(config, clock.time_ms)
+        self.quotas = ClientQuotas(config, clock.monotonic)
+        """The client quotas, and how much of them is used."""
         self.peer_rule = PeerRule(config.inter_broker_listener, authenticates=True)
         """Decides which connections are those of other brokers."""
         self._lock: Lock = DataLock() if lock is None else lock
@@ -229,10 +238,7 @@ class Broker:
         adoption = await self.run_blocking(
             lambda: adopt(self.fs, self.logs.found, self.config, users)
         )
-        acls = self.image.acls
-        missing = [each for each in adoption.acls if each not in acls.bindings]
-        # Without checks: only this broker changes the metadata, and it serves no client yet.
-        adoption.ops += acls.ops_to_add(missing)[0]
+        adoption.ops += protection_ops(adoption, self.image)
         return adoption
 
     async def _serve(self, adoption: Adoption, undo: AsyncExitStack) -> None:
@@ -253,6 +259,7 @@ class Broker:
             tls=self._tls,
             sasl=self._sasl,
             authorization=self.authorization,
+            quotas=self.quotas,
         )
         await server.start()
         self._server = server
@@ -414,6 +421,7 @@ class Broker:
             own = self._tls.own_principal(name)
         super_users = parse_principals(config.super_users)
         self.peer_rule = PeerRule(name, authenticates, super_users, own)
+        self.quotas.peers_changed()
         if self.authorization is not None:
             brokers = {own} if authenticates and own is not None else set()
             if self.authorization.set_super_users(super_users | brokers):
@@ -471,12 +479,17 @@ class Broker:
         return self._apply_delta(delta)
 
     def _on_access(self, delta: AccessDelta) -> None:
-        """Let a change of ACLs take effect on open connections, too."""
+        """Let a change of ACLs or quotas take effect on open connections, too."""
+        if delta.quotas:
+            self.quotas.use(self.image.quotas)
+            if self._server is not None:
+                self._server.quotas_changed()
         if self.authorization is not None and self.authorization.apply(delta):
             self._permissions_changed()
 
     def _permissions_changed(self) -> None:
         self.partitions_changed()
+        self.quotas.peers_changed()
         delayed = {
             fetch for each in self.partitions.values() for fetch in tuple(each.delayed_fetches)
         }
@@ -669,6 +682,11 @@ def _server_config(config: BrokerConfig) -> ServerConfig:
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=_per_ip(config.max_connections_per_ip_overrides),
         max_connection_creation_rate=config.max_connection_creation_rate,
+        max_connections_of_listener=config.listener_limits("max.connections"),
+        max_connection_creation_rate_of_listener=config.listener_limits(
+            "max.connection.creation.rate"
+        ),
+        inter_broker_listener=config.inter_broker_listener,
         socket_send_buffer_bytes=_unless_default(config, "socket.send.buffer.bytes"),
         socket_receive_buffer_bytes=_unless_default(config, "socket.receive.buffer.bytes"),
         socket_listen_backlog_size=config.socket_listen_backlog_size,

@@ -12,6 +12,7 @@ not read and frames that were already received are kept:
               earlier one, or a request must be alone
     MEMORY    a large frame waits for the request budget        the budget grants it
     ARRIVING  connections arrive faster than allowed            the connection rate admits it
+    THROTTLED the client is over a quota (KIP-219)              its throttle time has passed
     ENDING    the connection is being closed                    never
 
 Responses that are ready in the same wake-up as their requests are sent in one write. Once a request
@@ -41,6 +42,13 @@ from ottla.broker.context import Body, ClientAuthentication, RequestContext
 from ottla.broker.file_sender import FileSender
 from ottla.broker.memory import RequestMemory, ResponseMemory
 from ottla.broker.produce_fast_path import ProduceFastPath
+from ottla.broker.quotas import (
+    MIN_THROTTLE_S,
+    ClientMeter,
+    ClientQuotas,
+    MeasuredCoroutine,
+    RequestCharge,
+)
 from ottla.broker.router import (
     EXCLUSIVE_APIS,
     HandlerPorts,
@@ -73,6 +81,7 @@ PENDING = 8
 MEMORY = 16
 ENDING = 32
 ARRIVING = 64
+THROTTLED = 128
 
 
 class ConnectionOwner(Protocol):
@@ -92,6 +101,9 @@ class ConnectionOwner(Protocol):
     def produce_fast_path(self) -> Callable[[], ProduceFastPath] | None: ...
 
     @property
+    def client_quotas(self) -> ClientQuotas | None: ...
+
+    @property
     def request_memory(self) -> RequestMemory: ...
 
     @property
@@ -104,6 +116,8 @@ class ConnectionOwner(Protocol):
     def access(self, connection: Connection) -> Access | None: ...
 
     def must_wait(self, connection: Connection) -> bool: ...
+
+    def throttle(self, connection: Connection, until: float) -> None: ...
 
     def forget(self, connection: Connection) -> None: ...
 
@@ -215,6 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         "handshake",
         "last_active",
         "listener",
+        "meter_memo",
         "peer",
         "principal",
         "reader",
@@ -234,6 +249,7 @@ class Connection(asyncio.BufferedProtocol):
         self.authentication: Authentication | None = None
         """Checks every frame, until the client is authenticated or while its session has a limited
         lifetime; None if any request is allowed."""
+        self.meter_memo: tuple[object, str | None, ClientMeter | None] | None = None
         self.reader = FrameReader(server.request_memory)
         self._transport: asyncio.Transport | None = None
         self._paused = 0
@@ -288,6 +304,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _identify(self, principal: Principal) -> None:
         self.principal = principal
+        self.meter_memo = None
         self.access = self.server.access(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -413,6 +430,9 @@ class Connection(asyncio.BufferedProtocol):
     def yielded(self) -> None:
         self._resume(YIELDING)
 
+    def throttle_ended(self) -> None:
+        self._resume(THROTTLED)
+
     # ------------------------------------------------------------------------------------ serving
 
     def _pause(self, reason: int) -> None:
@@ -459,6 +479,9 @@ class Connection(asyncio.BufferedProtocol):
         server = self.server
         if self.authentication is not None and not self.authentication.admits(frame, ready):
             return
+        if server.client_quotas is not None:
+            self._serve_charged(server.client_quotas.charge(self, frame), frame, ready)
+            return
         fast_path = self._produce_fast_path
         if fast_path is not None and not self._pending:
             encoded = fast_path.try_append(frame)
@@ -466,6 +489,24 @@ class Connection(asyncio.BufferedProtocol):
                 server.requests += 1
                 ready.append(encoded)
                 return
+        self._handle(frame, ready, None)
+
+    def _serve_charged(
+        self, charge: RequestCharge | None, frame: memoryview, ready: list[Piece]
+    ) -> None:
+        """Serve a frame while there are client quotas."""
+        fast_path = self._produce_fast_path
+        is_free = charge is None or charge.allows_fast_path
+        if fast_path is not None and is_free and not self._pending:
+            encoded = fast_path.try_append(frame)
+            if encoded is not None:
+                self.server.requests += 1
+                ready.append(encoded)
+                return
+        self._handle(frame, ready, charge)
+
+    def _handle(self, frame: memoryview, ready: list[Piece], charge: RequestCharge | None) -> None:
+        server = self.server
         route, context, position = server.router.open(frame, self)
         if route.is_exclusive and self._pending:
             self.reader.put_back(frame)
@@ -474,17 +515,40 @@ class Connection(asyncio.BufferedProtocol):
         if route.is_coroutine and self.reader.frame_is_shared:
             frame = memoryview(bytes(frame))
         server.requests += 1
+        if charge is not None:
+            context.charge = charge
+            self._throttle(charge)  # before later requests of the same wake-up
         request = decode(context, frame, position)
         response = route.handle(server.broker, context, request)
         if type(response) is dict:
             body: Any = response
             if route.has_fast_path and server.produce_fast_path is not None:
-                if fast_path is None:
-                    fast_path = self._produce_fast_path = server.produce_fast_path()
-                fast_path.learn(frame, context, request, body)
+                if self._produce_fast_path is None:
+                    self._produce_fast_path = server.produce_fast_path()
+                self._produce_fast_path.learn(frame, context, request, body)
+            if charge is not None:
+                body = self._charged(charge, body)
             self._send_response(context, body, ready)
         elif response is not None:
+            if charge is not None and charge.measures_time:
+                monotonic = server.broker.clock.monotonic
+                charge.end(monotonic())
+                if not asyncio.isfuture(response):
+                    response = MeasuredCoroutine(response, charge, monotonic)
             self._await_response(context, response)
+        elif charge is not None:
+            self._charged(charge, {})
+
+    def _charged(self, charge: RequestCharge, body: Body) -> Body:
+        """Return a response with its throttle time, and hold the connection for that time."""
+        body = charge.throttled(body, self.server.broker.clock.monotonic())
+        self._throttle(charge)
+        return body
+
+    def _throttle(self, charge: RequestCharge) -> None:
+        if charge.until - self.server.broker.clock.monotonic() >= MIN_THROTTLE_S:
+            self._pause(THROTTLED)
+            self.server.throttle(self, charge.until)
 
     def _send_response(self, context: RequestContext, body: Body, ready: list[Piece]) -> None:
         pieces = encode(context, body)
@@ -543,6 +607,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             body = future.result()
+            charge = pending.context.charge
+            if charge is not None and body is not None:
+                body = self._charged(charge, body)
             pieces = [] if body is None else encode(pending.context, body)
         except asyncio.CancelledError:
             self.abort()

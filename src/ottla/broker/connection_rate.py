@@ -33,6 +33,10 @@ class ConnectionRate:
         self._tokens -= 1
         return True
 
+    def give_back(self) -> None:
+        """Return a token that was not used."""
+        self._tokens += 1
+
     def wait_s(self, rate: int) -> float:
         """Return how long to wait after a refusal before calling `take` again, in seconds."""
-        return min(RECHECK_S, (1 - self._tokens) / rate) if rate else RECHECK_S
+        return min(RECHECK_S, max(0.0, 1 - self._tokens) / rate) if rate else RECHECK_S

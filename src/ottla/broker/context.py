@@ -15,6 +15,7 @@ from ottla.core.security.permissions import Permission
 from ottla.core.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
+    from ottla.broker.quotas import RequestCharge
     from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponseDict
     from ottla.wire.messages.sasl_handshake import SaslHandshakeResponseDict
 
@@ -105,6 +106,8 @@ class RequestContext:
     peer: str
     """Host of the client."""
     connection: ClientConnection | None = None
+    charge: RequestCharge | None = None
+    """What the request costs the client; None if no quota limits it."""
 
     @property
     def is_tls(self) -> bool:

@@ -33,6 +33,7 @@ from ottla.base.metadata import Check, Create, Op, Replace, TxnConflict
 from ottla.base.types import TopicPartition, new_uuid
 from ottla.broker.forwarding import Sender
 from ottla.broker.ports import Configuration, Metadata, NodeId, Store
+from ottla.broker.quotas import MutationQuota
 from ottla.core.controller.acls import (
     AclFields,
     DeletedAcls,
@@ -70,6 +71,11 @@ from ottla.core.controller.elect_leaders import (
 from ottla.core.controller.elections import Brokers
 from ottla.core.controller.internal_topics import internal_topic
 from ottla.core.controller.live_cluster_view import LiveClusterView
+from ottla.core.controller.quotas import (
+    QuotaAlteration,
+    QuotaDecision,
+    decide_alter_quotas,
+)
 from ottla.core.controller.reassignment import (
     ReassignmentDecision,
     ReassignmentRequest,
@@ -188,7 +194,12 @@ class Controller:
     # ------------------------------------------------------------------------- admin changes
 
     async def create_topics(
-        self, requested: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
+        self,
+        requested: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int = 0,
+        quota: MutationQuota | None = None,
     ) -> list[TopicDecision]:
         """Create topics.
 
@@ -196,6 +207,7 @@ class Controller:
             requested: The topics to create.
             validate_only: Check the requests without creating anything.
             timeout_ms: How long to wait for the change; 0 waits without a limit.
+            quota: The client's quota, from which a token is taken for each partition.
 
         Returns:
             One decision per topic, with an error if it was refused.
@@ -206,6 +218,7 @@ class Controller:
 
         async def change() -> list[TopicDecision]:
             decisions = decide_create_topics(self._live_view(), requested, self._inputs())
+            decisions = _within_quota(decisions, quota, _created_partitions)
             if validate_only:
                 return decisions
             return await self._commit_all(decisions, _create_topic_ops)
@@ -240,11 +253,16 @@ class Controller:
         return await self.create_topics(requested)
 
     async def delete_topics(
-        self, references: Sequence[TopicReference], *, timeout_ms: int = 0
+        self,
+        references: Sequence[TopicReference],
+        *,
+        timeout_ms: int = 0,
+        quota: MutationQuota | None = None,
     ) -> list[DeleteDecision]:
         async def change() -> list[DeleteDecision]:
             enabled = self._broker.config.delete_topic_enable
             decisions = decide_delete_topics(self._broker.image, references, enabled=enabled)
+            decisions = _within_quota(decisions, quota, _deleted_partitions)
             return await self._commit_all(decisions, _delete_topic_ops)
 
         return await self._serialised(change, timeout_ms)
@@ -255,9 +273,11 @@ class Controller:
         *,
         validate_only: bool = False,
         timeout_ms: int = 0,
+        quota: MutationQuota | None = None,
     ) -> list[PartitionsDecision]:
         async def change() -> list[PartitionsDecision]:
             decisions = decide_create_partitions(self._live_view(), requested)
+            decisions = _within_quota(decisions, quota, _added_partitions)
             if validate_only:
                 return decisions
             return await self._commit_all(decisions, _add_partitions_ops)
@@ -355,6 +375,42 @@ class Controller:
                     "The request alters too many credentials at once. Send several smaller ones.",
                 )
             if ops:
+                await self._follower.access_applied(await self.commit(ops))
+            return decisions
+
+        return await self._serialised(change, lock=self._access_lock)
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False
+    ) -> list[QuotaDecision]:
+        """Change client quotas, in one transaction.
+
+        Args:
+            alterations: The changes of entities.
+            validate_only: Check the changes without making them.
+
+        Returns:
+            One decision per alteration, with an error if it was refused.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, or the change could not be committed.
+        """
+
+        async def change() -> list[QuotaDecision]:
+            current = self._broker.image.quotas
+            decisions = decide_alter_quotas(current, alterations)
+            new = {
+                each.entity: each.values
+                for each in decisions
+                if each.entity is not None and each.values is not None
+            }
+            ops = tree.quota_ops(current, new)
+            if _size_of(ops) > MAX_TXN_BYTES:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    "The request alters too many quotas at once. Send several smaller ones.",
+                )
+            if ops and not validate_only:
                 await self._follower.access_applied(await self.commit(ops))
             return decisions
 
@@ -627,6 +683,37 @@ class Controller:
 
 def _size_of(ops: Sequence[Op]) -> int:
     return sum(len(op.path) + len(getattr(op, "value", b"")) for op in ops)
+
+
+TopicChange = TypeVar("TopicChange", TopicDecision, DeleteDecision, PartitionsDecision)
+
+
+def _within_quota(
+    decisions: list[TopicChange],
+    quota: MutationQuota | None,
+    partitions_of: Callable[[TopicChange], int],
+) -> list[TopicChange]:
+    """Return the decisions, with an error for each that the client's quota does not admit."""
+    if quota is None:
+        return decisions
+    return [
+        each
+        if each.error is not None or quota.admits(partitions_of(each))
+        else replace(each, error=quota.error())
+        for each in decisions
+    ]
+
+
+def _created_partitions(decision: TopicDecision) -> int:
+    return len(_required(decision.topic).partitions)
+
+
+def _deleted_partitions(decision: DeleteDecision) -> int:
+    return len(_required(decision.topic).partitions)
+
+
+def _added_partitions(decision: PartitionsDecision) -> int:
+    return len(decision.added)
 
 
 def _create_topic_ops(decision: TopicDecision) -> tuple[list[Op], list[Check]]:

@@ -25,6 +25,7 @@ from ottla.broker.authorization import Authorization
 from ottla.broker.flusher import Flusher
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.partition import Partition
+from ottla.broker.quotas import ClientQuotas
 from ottla.core.group.events import GroupEvent
 from ottla.core.security.peers import PeerRule
 from ottla.core.txn.events import TransactionEvent
@@ -152,6 +153,13 @@ class Authorizing(Protocol):
     @property
     def authorization(self) -> Authorization | None:
         """None if clients may do everything."""
+
+
+class Quotas(Protocol):
+    """The client quotas."""
+
+    @property
+    def quotas(self) -> ClientQuotas: ...
 
 
 class GroupSubmitter(Protocol):

@@ -1,8 +1,9 @@
 """The listeners and the state that all connections share: limits, budgets, counters, the sweep.
 
-This module bounds what one client can do to the others: the number of connections, in total and per
-address; the rate of new ones (`connection_rate.py`); how long a connection may be idle; the memory
-of requests and responses (`memory.py`); and the log lines that clients can cause (`log_limit.py`).
+This module bounds what one client can do to the others: the number and the rate of connections
+(`admission.py`); how long a connection may be idle; the memory of requests and responses
+(`memory.py`); what clients with quotas may use (`quotas.py`); and the log lines that clients can
+cause (`log_limit.py`).
 One periodic sweep does the work that would otherwise need a timer per connection."""
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ import logging
 import os
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
+from ottla.broker.admission import Admission
 from ottla.broker.authentication import SaslListeners
 from ottla.broker.authorization import Access, Authorization
 from ottla.broker.connection import Authentication, Connection
-from ottla.broker.connection_rate import UNLIMITED, ConnectionRate
+from ottla.broker.connection_rate import UNLIMITED
+from ottla.broker.held_connections import HeldConnections
 from ottla.broker.listening import BindListener, bind_listener, file_limit
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.memory import RequestMemory, ResponseMemory
 from ottla.broker.produce_fast_path import ProduceFastPath
+from ottla.broker.quotas import ClientQuotas
 from ottla.broker.router import HandlerPorts, Router
 from ottla.broker.tls_acceptor import TlsAcceptor
 from ottla.broker.tls_contexts import TlsContexts
@@ -72,10 +75,18 @@ class ServerConfig:
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     max_connection_creation_rate: int = UNLIMITED
+    max_connections_of_listener: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rate_of_listener: Mapping[str, int] = field(default_factory=dict)
+    inter_broker_listener: str | None = None
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
     socket_listen_backlog_size: int = 50
     max_unsent_response_bytes: int = -1
+
+    @property
+    def protected_listener(self) -> str | None:
+        """The listener for other brokers, unless it is the only one."""
+        return self.inter_broker_listener if len(self.listeners) > 1 else None
 
 
 class Server:
@@ -93,6 +104,7 @@ class Server:
         tls: TlsContexts | None = None,
         sasl: SaslListeners | None = None,
         authorization: Authorization | None = None,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         """Create a server; `start` binds its listeners.
 
@@ -107,12 +119,12 @@ class Server:
             tls: The TLS contexts of the listeners that use it; None if none does.
             sasl: The listeners that use SASL; None if none does.
             authorization: Decides what clients may do; None if they may do everything.
+            quotas: Decides how much clients may use; None if they may use everything.
         """
         self.broker = broker
         self.produce_fast_path = produce_fast_path
         self.router = router
         self.config = config
-        self.connections: dict[Connection, None] = {}
         self.connections_accepted = 0
         self.connections_refused = 0
         self.connections_closed_abusive = 0
@@ -142,21 +154,30 @@ class Server:
         self._tls = tls
         self._sasl = sasl
         self._authorization = authorization
-        self._files_for_connections = UNLIMITED
-        self._connections_of: dict[str, int] = {}
-        self._rate = ConnectionRate()
-        self._waiting: deque[Connection] = deque()
-        """Accepted connections that wait because of the connection rate."""
+        self._quotas = quotas
+        self.client_quotas: ClientQuotas | None = None
+        """The quotas of clients; None while no client has one."""
+        self.admission = Admission(lambda: self.config, monotonic, self._call_later, quotas)
+        self._throttled = HeldConnections(monotonic, self._call_later, Connection.throttle_ended)
+        self.quotas_changed()
         self._abuse_log = LogLimiter(_logger, monotonic)
         self._failure_log = LogLimiter(_logger, monotonic)
         self._authentication_log = LogLimiter(_logger, monotonic)
         self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
-        self._arrival_timer: asyncio.TimerHandle | None = None
         self._to_flush: list[Connection] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._emptied: asyncio.Event | None = None
+
+    @property
+    def connections(self) -> dict[Connection, None]:
+        return self.admission.connections
+
+    @property
+    def connections_throttled(self) -> int:
+        """Number of connections that are not read because their clients are over a quota."""
+        return len(self._throttled)
 
     @property
     def connections_open(self) -> int:
@@ -176,7 +197,7 @@ class Server:
         """
         self._loop = asyncio.get_running_loop()
         self.request_memory.now = self._monotonic()
-        self._files_for_connections = int(file_limit() * (1 - FILES_KEPT_FREE))
+        self.admission.max_files = int(file_limit() * (1 - FILES_KEPT_FREE))
         try:
             for listener in self.config.listeners:
                 await self._listen(listener)
@@ -212,9 +233,10 @@ class Server:
         """Close the listeners, wait up to `grace_s` seconds for requests in progress to be
         answered, then close the remaining connections."""
         self._close_listeners()
-        for timer in (self._sweep_timer, self._arrival_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self.admission.close()
+        self._throttled.close()
         self._emptied = asyncio.Event()
         for connection in list(self.connections):
             connection.finish()
@@ -245,45 +267,26 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection and return True, or return False if a limit is reached."""
-        peer = connection.peer
-        if len(self.connections) >= min(self.config.max_connections, self._files_for_connections):
-            return self._refuse(connection, f"{len(self.connections)} connections are open")
-        count = self._connections_of.get(peer, 0)
-        limit = self.config.max_connections_per_ip_overrides.get(
-            peer, self.config.max_connections_per_ip
-        )
-        if count >= limit:
-            return self._refuse(connection, f"{count} connections from that address are open")
-        self._connections_of[peer] = count + 1
-        self.connections[connection] = None
+        reason = self.admission.refusal(connection)
+        if reason is not None:
+            return self._refuse(connection, reason)
         self.connections_accepted += 1
         return True
 
     def must_wait(self, connection: Connection) -> bool:
-        """Return whether an admitted connection must wait because of the connection rate. If so,
-        its `arrived` is called later."""
-        rate = self.config.max_connection_creation_rate
-        if not self._waiting and self._rate.try_acquire(rate, self._monotonic()):
-            return False
-        self._waiting.append(connection)
-        if len(self._waiting) == 1:
-            self._admit_waiting_later()
-        return True
+        """Return whether an admitted connection must wait because of a limit on new connections. If
+        so, its `admitted` is called later, or it is closed."""
+        return self.admission.must_wait(connection)
 
-    def _admit_waiting_later(self) -> None:
-        assert self._loop is not None
-        delay_s = self._rate.wait_s(self.config.max_connection_creation_rate)
-        self._arrival_timer = self._loop.call_later(delay_s, self._admit_waiting)
+    def throttle(self, connection: Connection, until: float) -> None:
+        """Call `throttle_ended` of a connection at a monotonic time."""
+        self._throttled.hold(connection, until)
 
-    def _admit_waiting(self) -> None:
-        rate = self.config.max_connection_creation_rate
-        while self._waiting:
-            if not self._waiting[0].is_ending:  # a closed connection uses no token
-                if not self._rate.try_acquire(rate, self._monotonic()):
-                    self._admit_waiting_later()
-                    return
-                self._waiting[0].admitted()
-            self._waiting.popleft()
+    def quotas_changed(self) -> None:
+        """Apply the present client quotas to open connections."""
+        quotas = self._quotas
+        self.client_quotas = quotas if quotas is not None and quotas.limits_clients else None
+        self._throttled.release_all()
 
     def _refuse(self, connection: Connection, reason: str) -> bool:
         self.connections_refused += 1
@@ -296,14 +299,9 @@ class Server:
         return False
 
     def forget(self, connection: Connection) -> None:
-        if connection not in self.connections:
+        if not self.admission.forget(connection):
             return
-        del self.connections[connection]
-        count = self._connections_of[connection.peer] - 1
-        if count:
-            self._connections_of[connection.peer] = count
-        else:
-            del self._connections_of[connection.peer]
+        self._throttled.forget(connection)
         self.request_memory.forget(connection)
         self.response_memory.set_held(connection, 0)
         if self._emptied is not None and not self.connections:
@@ -379,6 +377,10 @@ class Server:
 
     def report_expired_session(self) -> None:
         self.sessions_expired += 1
+
+    def _call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        assert self._loop is not None
+        return self._loop.call_later(delay_s, callback)
 
     def schedule(self, callback: Callable[[], None]) -> object:
         assert self._loop is not None

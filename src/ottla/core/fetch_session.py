@@ -216,6 +216,10 @@ class FetchSessionCache(Generic[PartitionT]):
         self._advance(session, now_ms)
         return session, list(session.partitions.values()), True
 
+    def discard(self, session: FetchSession[PartitionT]) -> None:
+        """Drop a session that the client does not know."""
+        self._sessions.pop(session.id, None)
+
     def _session_of(self, owner: Principal, session_id: int) -> FetchSession[PartitionT] | None:
         session = self._sessions.get(session_id)
         return session if session is not None and session.owner == owner else None

@@ -31,6 +31,7 @@ from ottla.base.cluster import (
 )
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.metadata import Change, Node
+from ottla.base.quota import QuotaEntity, QuotaKey
 from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import parse_uuid
 from ottla.metadata import tree
@@ -90,8 +91,13 @@ class AccessDelta:
     acls_added: list[AclBinding] = field(default_factory=list)
     acls_removed: list[AclBinding] = field(default_factory=list)
 
+    quotas: set[QuotaEntity] = field(default_factory=set)
+    """Entities whose client quotas were added, changed or removed."""
+
     def __bool__(self) -> bool:
-        return bool(self.users or self.tokens or self.acls_added or self.acls_removed)
+        return bool(
+            self.users or self.tokens or self.acls_added or self.acls_removed or self.quotas
+        )
 
 
 class ClusterImage:
@@ -117,6 +123,8 @@ class ClusterImage:
         self.tokens: dict[str, DelegationToken] = {}
         """Delegation tokens by ID, including expired ones that have not been removed yet."""
         self.acls = AclTree()
+        self.quotas: dict[QuotaEntity, Mapping[QuotaKey, float]] = {}
+        """Client quotas by entity."""
         self.views: dict[Any, Any] = {}
         """Cache for cluster descriptions. Every `apply` clears it."""
         self.brokers_revision = 0
@@ -215,7 +223,7 @@ class ClusterImage:
         """Apply changes of paths below `/access/`. Other paths are ignored.
 
         Returns:
-            The users, delegation tokens and ACLs that have changed.
+            The users, delegation tokens, ACLs and quotas that have changed.
         """
         delta = AccessDelta()
         of_acls: list[Change] = []
@@ -226,6 +234,8 @@ class ClusterImage:
                 self._apply_token(path, node, delta)
             elif path.startswith(ACLS):
                 of_acls.append((path, node))
+            elif path.startswith(tree.QUOTAS):
+                self._apply_quotas(path, node, delta)
         if of_acls:
             delta.acls_added, delta.acls_removed = self.acls.apply(of_acls)
         return delta
@@ -258,6 +268,19 @@ class ClusterImage:
             self.scram.pop(user, None)
         self._scram_examples.clear()
         delta.users.add(user)
+
+    def _apply_quotas(self, path: str, node: Node | None, delta: AccessDelta) -> None:
+        try:
+            entity = tree.quota_entity_of_path(path)
+            values = {} if node is None else tree.decode_quotas(node)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            logger.error("The node %s is malformed; its previous quotas stay in effect", path)
+            return
+        if values:
+            self.quotas[entity] = values
+        else:
+            self.quotas.pop(entity, None)
+        delta.quotas.add(entity)
 
     def _apply_topic_node(self, path: str, node: Node | None) -> str:
         topic_id, _, partition = path[len(tree.TOPICS) :].partition("/")

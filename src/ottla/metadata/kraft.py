@@ -43,7 +43,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple
 
 from ottla.base.acl import AclBinding, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.base.scram import ScramCredential, ScramMechanism
@@ -62,9 +62,6 @@ _FRAME_VERSION = 1
 _LEADER_TAG = 1
 _MAX_UVARINT_BYTES = 5
 
-QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""Types and names of the parts of an entity, sorted by type. A name of None is the default."""
-
 UNREADABLE = b""
 """ID in place of those of ACLs whose ID cannot be read."""
 
@@ -72,6 +69,14 @@ NOT_MIGRATED = {
     10: "delegation tokens",
 }
 """Kinds of records that may matter to the cluster's owner but are not supported here."""
+
+
+class KraftQuota(NamedTuple):
+    """What a quota limits: an entity, and the key of the quota, as Kafka writes them."""
+
+    entity: tuple[tuple[str, str | None], ...]
+    """Types and names of the parts of the entity. A name of None is the default."""
+    key: str
 
 
 @dataclass(slots=True)
@@ -93,8 +98,8 @@ class KraftImage:
         """SCRAM credentials by user."""
         self.acls: dict[bytes, AclBinding | None] = {}
         """ACLs by ID; None in place of one that could not be read."""
-        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
-        """Client quotas by entity and key."""
+        self.quotas: dict[KraftQuota, float] = {}
+        """Client quotas."""
         self.next_producer_id = 0
         self.other_records: Counter[int] = Counter()
         """Number of skipped records, by key."""
@@ -203,15 +208,12 @@ class KraftImage:
         for _ in range(fields.array_length()):
             parts.append((fields.required_string(), fields.string()))
             fields.tagged()
-        entity = tuple(sorted(parts, key=lambda part: part[0]))
         key, value, is_removal = fields.required_string(), fields.float64(), fields.int8()
-        quotas = self.quotas.setdefault(entity, {})
+        quota = KraftQuota(tuple(sorted(parts, key=lambda part: part[0])), key)
         if is_removal:
-            quotas.pop(key, None)
+            self.quotas.pop(quota, None)
         else:
-            quotas[key] = value
-        if not quotas:
-            del self.quotas[entity]
+            self.quotas[quota] = value
 
     def _apply_producer_ids(self, fields: _Fields) -> None:
         _broker, _epoch, next_producer_id = fields.int32(), fields.int64(), fields.int64()

@@ -21,9 +21,12 @@
                             "issued", "expires", "max"}: a delegation token, with times in
                             milliseconds; its HMAC is not stored
     /access/acls/<number>   up to 128 ACLs; see `ottla.metadata.acl_tree`
+    /access/quotas/<entity> {key: value}: the client quotas of `user=<name>`, `client-id=<name>`,
+                            `user=<name>,client-id=<name>` or `ip=<address>`; the names are
+                            percent-encoded, and empty for the default
 
-Everything below /access/ decides who may use the cluster. It takes effect at once, see
-`ottla.metadata.follower`. It contains credentials: never log its values.
+Everything below /access/ decides who may use the cluster, and how much. It takes effect at once,
+see `ottla.metadata.follower`. It contains credentials: never log its values.
 
 Values are JSON. A topic exists once its node and the nodes of all its partitions exist.
 """
@@ -41,6 +44,7 @@ from ottla.base.cluster import BrokerRegistration, Endpoint, PartitionState, Top
 from ottla.base.delegation_token import DelegationToken
 from ottla.base.metadata import ACCESS, Check, Create, Delete, Node, Op, Replace
 from ottla.base.principal import Principal
+from ottla.base.quota import QuotaEntity, QuotaKey
 from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import format_uuid
 
@@ -58,6 +62,7 @@ GROUP_CONFIGS = "/configs/groups/"
 PRODUCER_IDS = "/producer_ids"
 SCRAM = f"{ACCESS}scram/"
 TOKENS = f"{ACCESS}tokens/"
+QUOTAS = f"{ACCESS}quotas/"
 DEFAULT = "default"
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
@@ -348,3 +353,57 @@ def _principal_fields(principal: Principal) -> list[str]:
 def _principal(fields: Sequence[str]) -> Principal:
     kind, name = fields
     return Principal(str(kind), str(name))
+
+
+# ------------------------------------------------------------------------------------- quotas
+
+
+def quota_path(entity: QuotaEntity) -> str:
+    return QUOTAS + ",".join(
+        f"{kind}={quote(name, safe='')}" for kind, name in entity.parts.items()
+    )
+
+
+def quota_entity_of_path(path: str) -> QuotaEntity:
+    """Return the entity of a path. Raises ValueError if it is malformed."""
+    parts: dict[str, str] = {}
+    for part in path[len(QUOTAS) :].split(","):
+        kind, _, name = part.partition("=")
+        parts[kind] = unquote(name)
+    entity = QuotaEntity.of(parts)
+    if entity.parts.keys() != parts.keys():
+        raise ValueError(f"{path} does not name an entity")
+    return entity
+
+
+def encode_quotas(values: Mapping[QuotaKey, float]) -> bytes:
+    return encode({key.value: value for key, value in values.items()})
+
+
+def decode_quotas(node: Node) -> dict[QuotaKey, float]:
+    """Decode the quotas of an entity. Keys of later versions are ignored."""
+    fields = decode(node)
+    return {key: float(fields[key.value]) for key in QuotaKey if key.value in fields}
+
+
+def quota_ops(
+    current: Mapping[QuotaEntity, Mapping[QuotaKey, float]],
+    new: Mapping[QuotaEntity, Mapping[QuotaKey, float]],
+) -> list[Op]:
+    """Return the operations that replace the quotas of entities.
+
+    Args:
+        current: The quotas of all entities.
+        new: All quotas of each changed entity; an entity without any is deleted.
+    """
+    ops: list[Op] = []
+    for entity, values in new.items():
+        path = quota_path(entity)
+        if not values:
+            if entity in current:
+                ops.append(Delete(path))
+        elif entity in current:
+            ops.append(Replace(path, encode_quotas(values)))
+        else:
+            ops.append(Create(path, encode_quotas(values)))
+    return ops

@@ -1,4 +1,4 @@
-"""Admin calls for quotas, on brokers that support them."""
+"""Admin calls for quotas."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from tests.raw_client import eventually
 
 from ottla.base.errors import ErrorCode
 from ottla.client.admin import Admin, QuotaEntity
-from ottla.client.errors import ClientError, UnsupportedVersion
+from ottla.client.errors import ClientError
 
 
 def test_quotas_are_set_described_and_taken_back(admin: Admin, topic: str) -> None:
     both = QuotaEntity.of(user=topic, client_id=None)
-    try:
-        admin.alter_client_quotas(both, {"producer_byte_rate": 1024.0, "request_percentage": 50.0})
-    except UnsupportedVersion as error:
-        pytest.skip(f"the broker has none: {error}")
+    admin.alter_client_quotas(both, {"producer_byte_rate": 1024.0, "request_percentage": 50.0})
     wanted = (("user", topic), ("client-id", ""))
     found = eventually(lambda: admin.describe_client_quotas(*wanted))
     assert found == {both: {"producer_byte_rate": 1024.0, "request_percentage": 50.0}}

@@ -1,13 +1,13 @@
-"""SCRAM credentials of users, delegation tokens, which anonymous clients do not get, and ACLs, for
-which a broker needs an authorizer."""
+"""SCRAM credentials of users, client quotas, delegation tokens, which anonymous clients do not get,
+and ACLs, for which a broker needs an authorizer."""
 
 from __future__ import annotations
 
 from tests.integration.scenarios.given import Given, Scenarios
-from tests.raw_client import Api
+from tests.raw_client import Api, newest
 
 SHA_256, SHA_512 = 1, 2
-SECURITY_DISABLED = 54
+UNSUPPORTED_VERSION, INVALID_REQUEST, SECURITY_DISABLED = 35, 42, 54
 REQUEST_NOT_ALLOWED = 64
 RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE, UNACCEPTABLE_CREDENTIAL = 91, 92, 93
 
@@ -143,7 +143,87 @@ def delete_acls(given: Given, version: int) -> None:
     assert (result.error_code, list(result.matching_acls)) == (SECURITY_DISABLED, [])
 
 
+def describe_client_quotas(given: Given, version: int) -> None:
+    user = f"{given.topic}-user"
+    both = [{"entity_type": "user", "entity_name": user}, ANY_CLIENT]
+    assert altered_quotas(given, newest(Api.ALTER_CLIENT_QUOTAS), both, 1024.0) == 0
+    assert described_quotas(given, version, user) == [(both, {"producer_byte_rate": 1024.0})]
+    answer = given.client.call(
+        Api.DESCRIBE_CLIENT_QUOTAS,
+        version,
+        components=[{"entity_type": "planet", "match_type": 2, "match": None}],
+        strict=False,
+    )
+    assert (answer.error_code, answer.entries) == (UNSUPPORTED_VERSION, None)
+
+
+def alter_client_quotas(given: Given, version: int) -> None:
+    user = f"{given.topic}-user"
+    both = [{"entity_type": "user", "entity_name": user}, ANY_CLIENT]
+    assert altered_quotas(given, version, both, 5.0, validate_only=True) == 0
+    assert described_quotas(given, newest(Api.DESCRIBE_CLIENT_QUOTAS), user) == []
+    assert altered_quotas(given, version, both, 5.0) == 0
+    assert altered_quotas(given, version, both, 0.5) == INVALID_REQUEST
+    found = described_quotas(given, newest(Api.DESCRIBE_CLIENT_QUOTAS), user)
+    assert found == [(both, {"producer_byte_rate": 5.0})]
+    assert altered_quotas(given, version, both, None) == 0
+    assert described_quotas(given, newest(Api.DESCRIBE_CLIENT_QUOTAS), user) == []
+
+
+ANY_CLIENT = {"entity_type": "client-id", "entity_name": None}
+
+
+def altered_quotas(
+    given: Given,
+    version: int,
+    entity: list[dict[str, str | None]],
+    rate: float | None,
+    *,
+    validate_only: bool = False,
+) -> int:
+    change = {"key": "producer_byte_rate", "value": rate or 0.0, "remove": rate is None}
+    answer = given.client.call(
+        Api.ALTER_CLIENT_QUOTAS,
+        version,
+        entries=[{"entity": entity, "ops": [change]}],
+        validate_only=validate_only,
+    )
+    (result,) = answer.entries
+    assert [(part.entity_type, part.entity_name) for part in result.entity] == [
+        (part["entity_type"], part["entity_name"]) for part in entity
+    ]
+    code: int = result.error_code
+    return code
+
+
+def described_quotas(
+    given: Given, version: int, user: str
+) -> list[tuple[list[dict[str, str | None]], dict[str, float]]]:
+    answer = given.client.call(
+        Api.DESCRIBE_CLIENT_QUOTAS,
+        version,
+        components=[
+            {"entity_type": "user", "match_type": 0, "match": user},
+            {"entity_type": "client-id", "match_type": 1, "match": None},
+        ],
+        strict=True,
+    )
+    assert answer.error_code == 0
+    return [
+        (
+            [
+                {"entity_type": part.entity_type, "entity_name": part.entity_name}
+                for part in entry.entity
+            ],
+            {value.key: value.value for value in entry.values},
+        )
+        for entry in answer.entries
+    ]
+
+
 SCENARIOS: Scenarios = {
+    Api.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+    Api.ALTER_CLIENT_QUOTAS: alter_client_quotas,
     Api.DESCRIBE_ACLS: describe_acls,
     Api.CREATE_ACLS: create_acls,
     Api.DELETE_ACLS: delete_acls,

@@ -7,6 +7,7 @@ import pytest
 from ottla.base.acl import AclBinding, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.metadata import Create
+from ottla.base.quota import DEFAULT, QuotaEntity, QuotaKey
 from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import ZERO_UUID, TopicPartition
 from ottla.broker.adoption import (
@@ -19,7 +20,7 @@ from ottla.broker.adoption import (
 )
 from ottla.broker.kraft_log import KraftMetadata
 from ottla.metadata import tree
-from ottla.metadata.kraft import KraftImage, KraftTopic
+from ottla.metadata.kraft import KraftImage, KraftQuota, KraftTopic
 from ottla.storage.log_dirs import DirectoryOwner, FoundLog
 
 A_ID, B_ID = bytes(15) + b"a", bytes(15) + b"b"
@@ -223,19 +224,48 @@ def test_acls_that_cannot_be_read_are_refused_also_with_an_authorizer() -> None:
     assert "kafka-acls --remove" in problem
 
 
-@pytest.mark.parametrize("config", [BrokerConfig(), WITH_AUTHORIZER])
-def test_a_directory_with_quotas_is_refused(config: BrokerConfig) -> None:
+ALICE = (("user", "alice"),)
+
+
+def test_quotas_are_taken_over_by_entity() -> None:
     metadata = kraft()
-    metadata.image.quotas[(("user", "alice"),)] = {"producer_byte_rate": 1.0}
-    problem = protection_problem(metadata, config)
+    metadata.image.quotas = {
+        KraftQuota(ALICE, "producer_byte_rate"): 1024.0,
+        KraftQuota(ALICE, "request_percentage"): 12.5,
+        KraftQuota((("client-id", None), ("user", "alice")), "consumer_byte_rate"): 10.0,
+        KraftQuota((("ip", None),), "connection_creation_rate"): 5.0,
+    }
+    assert protection_problem(metadata, BrokerConfig()) is None
+    assert decide([], metadata).quotas == {
+        QuotaEntity("alice"): {
+            QuotaKey.PRODUCER_BYTE_RATE: 1024.0,
+            QuotaKey.REQUEST_PERCENTAGE: 12.5,
+        },
+        QuotaEntity("alice", DEFAULT): {QuotaKey.CONSUMER_BYTE_RATE: 10.0},
+        QuotaEntity(ip=DEFAULT): {QuotaKey.CONNECTION_CREATION_RATE: 5.0},
+    }
+
+
+@pytest.mark.parametrize(
+    "quota",
+    [
+        KraftQuota(ALICE, "disk_byte_rate"),
+        KraftQuota((("tenant", "a"),), "producer_byte_rate"),
+        KraftQuota((("tenant", "a"), *ALICE), "producer_byte_rate"),
+    ],
+)
+def test_quotas_that_are_not_known_are_refused(quota: KraftQuota) -> None:
+    metadata = kraft()
+    metadata.image.quotas[quota] = 1.0
+    problem = protection_problem(metadata, WITH_AUTHORIZER)
     assert problem is not None
-    assert "client quotas of Apache Kafka for 1 entity, which" in problem
+    assert "1 client quota of Apache Kafka that this version of Ottla does not know" in problem
     assert "kafka-configs --alter --delete-config" in problem
 
 
 def test_uncertain_metadata_may_miss_acls() -> None:
     adoption = decide([found_log("a", 0, A_ID)], kraft(is_certain=False, a=(A_ID, {0: 0})))
-    assert any("ACLs may be missing" in note for note in adoption.notes)
+    assert any("ACLs and quotas may be missing" in note for note in adoption.notes)
 
 
 def test_a_broker_without_a_configured_id_takes_its_directorys() -> None:

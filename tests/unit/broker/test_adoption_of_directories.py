@@ -12,6 +12,7 @@ import pytest
 from ottla.base.acl import AclBinding, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.base.config.broker import BrokerConfig
 from ottla.base.errors import UserError
+from ottla.base.quota import QuotaEntity, QuotaKey
 from ottla.base.scram import ScramCredential, ScramMechanism
 from ottla.base.types import format_uuid
 from ottla.broker.check import check
@@ -159,18 +160,39 @@ def test_acls_in_a_snapshot_are_taken_over(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-QUOTA = (
-    b"\x01\x0e\x00\x02" + text("user") + text("alice") + b"\0" + text("producer_byte_rate")
-    + struct.pack(">d?", 1024.0, False) + b"\0"
-)  # fmt: skip
+def quota(key: str) -> bytes:
+    entity = b"\x02" + text("user") + text("alice") + b"\0"
+    return b"\x01\x0e\x00" + entity + text(key) + struct.pack(">d?", 1024.0, False) + b"\0"
+
+
+def test_quotas_are_taken_over_once(tmp_path: Path) -> None:
+    home = kafka_directory(tmp_path / "data", TOPIC, PARTITION, quota("producer_byte_rate"))
+    alice = QuotaEntity("alice")
+
+    async def first_start() -> None:
+        async with EmbeddedBroker(home) as embedded:
+            broker = embedded.broker
+            assert broker.image.quotas == {alice: {QuotaKey.PRODUCER_BYTE_RATE: 1024.0}}
+            await broker.controller.commit(tree.quota_ops(broker.image.quotas, {alice: {}}))
+
+    async def start_again() -> None:
+        async with EmbeddedBroker(home) as embedded:
+            assert not embedded.broker.image.quotas
+
+    asyncio.run(first_start())
+    asyncio.run(start_again())
+
+
+UNKNOWN_QUOTA = quota("disk_byte_rate")
 
 
 @pytest.mark.parametrize(
     ("protection", "removal", "reason"),
     [
         (ACL, REMOVE_ACL, "1 ACL of Apache Kafka, but authorizer.class.name is not set"),
-        (QUOTA, QUOTA[:-2] + b"\x01\0", "client quotas of Apache Kafka for 1 entity"),
+        (UNKNOWN_QUOTA, UNKNOWN_QUOTA[:-2] + b"\x01\0", "1 client quota of Apache Kafka"),
     ],
+    ids=["ACL", "quota"],
 )
 def test_a_protected_directory_is_refused_and_left_unchanged(
     tmp_path: Path, protection: bytes, removal: bytes, reason: str

@@ -150,6 +150,14 @@ class BrokerConfig(BrokerAttributes):
         """Return the value of a property in Kafka's text form."""
         return format_value(self._values[name])
 
+    def listener_limits(self, name: str) -> dict[str, int]:
+        """Return the values of a numeric property that are set for one listener, by listener."""
+        return {
+            listener: value
+            for listener, values in self._overrides.items()
+            if isinstance(value := values.get(name), int)
+        }
+
     @property
     def oauthbearer_settings(self) -> frozenset[OAuthBearerSettings]:
         """The settings of all listeners that accept OAUTHBEARER tokens."""

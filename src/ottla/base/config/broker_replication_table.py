@@ -202,7 +202,7 @@ QUOTA_KEYS = [
         "quota.window.num",
         INT,
         11,
-        "Number of samples retained for client quotas. No effect: quotas are not in this release.",
+        "Number of windows over which the use of a client quota is measured.",
         AtLeast(1),
         LOW,
     ),
@@ -210,8 +210,7 @@ QUOTA_KEYS = [
         "quota.window.size.seconds",
         INT,
         1,
-        "Length of a sample for client quotas, in seconds. No effect: quotas are not in this "
-        "release.",
+        "Length of a window for client quotas, in seconds.",
         AtLeast(1),
         LOW,
     ),
@@ -237,8 +236,7 @@ QUOTA_KEYS = [
         "controller.quota.window.num",
         INT,
         11,
-        "Number of samples retained for controller mutation quotas. No effect: quotas are not in "
-        "this release.",
+        "Number of windows whose tokens a client can save for controller mutations.",
         AtLeast(1),
         LOW,
     ),
@@ -246,8 +244,7 @@ QUOTA_KEYS = [
         "controller.quota.window.size.seconds",
         INT,
         1,
-        "Length of a sample for controller mutation quotas, in seconds. No effect: quotas are "
-        "not in this release.",
+        "Length of a window for controller mutation quotas, in seconds.",
         AtLeast(1),
         LOW,
     ),

@@ -182,7 +182,8 @@ SOCKET_KEYS = [
         "max.connections",
         INT,
         INT_MAX,
-        "Maximum number of connections to the broker.",
+        "Maximum number of connections to the broker, or with the prefix of a listener, to that "
+        "listener. The broker-wide limit does not stop connections to the listener for brokers.",
         AtLeast(0),
         MEDIUM,
         CLUSTER_WIDE,
@@ -209,7 +210,9 @@ SOCKET_KEYS = [
         "max.connection.creation.rate",
         INT,
         INT_MAX,
-        "Maximum number of new connections that the broker accepts per second.",
+        "Maximum number of new connections per second to the broker, or with the prefix of a "
+        "listener, to that listener. The broker-wide limit does not stop connections to the "
+        "listener for brokers.",
         AtLeast(0),
         MEDIUM,
         CLUSTER_WIDE,

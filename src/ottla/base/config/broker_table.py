@@ -48,7 +48,8 @@ BROKER = ConfigTable(
 )
 
 _FOR_OAUTHBEARER = frozenset(key.name for key in OAUTHBEARER_KEYS)
-PER_LISTENER = SASL_PER_LISTENER.union(_FOR_OAUTHBEARER, (key.name for key in SSL_KEYS))
+_LIMITS = ("max.connections", "max.connection.creation.rate")
+PER_LISTENER = SASL_PER_LISTENER.union(_FOR_OAUTHBEARER, (key.name for key in SSL_KEYS), _LIMITS)
 """Properties that can be overridden for one listener, as `listener.name.<name>.<property>`."""
 
 _OF_LISTENER = re.compile(r"listener\.name\.([^.]+)\.(.+)")

@@ -71,7 +71,6 @@ _LOOP = "one event loop serves all requests of a broker"
 _GONE = "Kafka 4 removed it"
 _SHARE = "share groups are not in this release"
 _STREAMS = "Kafka Streams groups are not in this release"
-_QUOTAS = "quotas are not in this release"
 _TWO_PHASE = "two-phase commits are not in this release"
 _PREALLOCATE = "segment files grow as records are appended"
 
@@ -83,8 +82,8 @@ NO_EFFECT = {
     "sasl.client.callback.handler.class": _LOGIN,
     "security.providers": _JAVA_TLS,
     "delegation.token.master.key": "Kafka 4 removed it; set delegation.token.secret.key",
-    "listener.name.": "of the properties of a listener, only those for TLS and SASL are in this "
-    "release",
+    "listener.name.": "of the properties of a listener, only those for TLS, SASL, max.connections "
+    "and max.connection.creation.rate are in this release",
     "config.providers": "config providers are Java code, which this broker cannot load",
     "remote.": _REMOTE,
     "rlmm.config.": _REMOTE,
@@ -158,8 +157,6 @@ NOT_RELEASED = {
     "share.coordinator.state.topic.compression.codec": _SHARE,
     "share.coordinator.state.topic.prune.interval.ms": _SHARE,
     "share.coordinator.write.timeout.ms": _SHARE,
-    "quota.window.": _QUOTAS,
-    "controller.quota.window.": _QUOTAS,
     "log.local.retention.": _REMOTE,
     "transaction.two.phase.commit.enable": _TWO_PHASE,
 }

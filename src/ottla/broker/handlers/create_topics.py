@@ -13,6 +13,8 @@ Behaviours
   `__cluster_metadata`, are INVALID_REQUEST before that.
 - Without DESCRIBE_CONFIGS on a topic, the client gets neither its counts nor its configs:
   `topic_config_error_code` is TOPIC_AUTHORIZATION_FAILED, and the topic is created all the same.
+- KIP-599: a client over its quota gets THROTTLING_QUOTA_EXCEEDED from version 6 on, and is only
+  throttled before.
 
 Deviations
 - A broker that needs an internal topic must only have CLUSTER_ACTION. Kafka asks it for CREATE.
@@ -22,13 +24,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.cluster import INTERNAL_TOPICS, METADATA_TOPIC
 from ottla.base.errors import KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import RequestContext
 from ottla.broker.described_configs import created_topic_configs
+from ottla.broker.ports import Quotas
 from ottla.broker.topic_views import TopicPorts, error_fields, may_create_topic
 from ottla.core.controller.create_topics import NewTopic, TopicDecision
 from ottla.core.security.permissions import CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
@@ -43,25 +46,38 @@ if TYPE_CHECKING:
 
 
 _FIRST_WITH_CONFIGS = 5
+_FIRST_WITH_QUOTA_ERROR = 6
+
+
+class Ports(TopicPorts, Quotas, Protocol):
+    """The parts of a broker that this handler uses."""
 
 
 async def handle(
-    broker: TopicPorts, context: RequestContext, request: CreateTopicsRequest
+    broker: Ports, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponseDict:
     denied = _denied(context, [topic.name for topic in request.topics])
     requested = [_new_topic(topic) for topic in request.topics if topic.name not in denied]
+    quota = broker.quotas.mutation_quota(
+        context.principal,
+        context.client_id,
+        is_strict=context.api_version >= _FIRST_WITH_QUOTA_ERROR,
+    )
     decisions: list[TopicDecision] = []
     if requested:
         try:
             decisions = await broker.controller.create_topics(
-                requested, validate_only=request.validate_only, timeout_ms=request.timeout_ms
+                requested,
+                validate_only=request.validate_only,
+                timeout_ms=request.timeout_ms,
+                quota=quota,
             )
         except KafkaError as error:
             names = dict.fromkeys(topic.name for topic in requested)
             decisions = [TopicDecision(name, error=error) for name in names]
     by_name = denied | {each.name: each for each in decisions}
     return {
-        "throttle_time_ms": 0,
+        "throttle_time_ms": 0 if quota is None else quota.throttle_time_ms,
         "topics": [
             _result(broker, context, by_name[name], request.validate_only)
             for name in dict.fromkeys(topic.name for topic in request.topics)

@@ -6,12 +6,13 @@ Behaviours
   clients do not know that code.
 - The response is sent when the topic is gone from the metadata and its logs are closed; the files
   are deleted later.
-- KIP-599's throttling is not applied.
 - With an authorizer, the client needs DELETE on the cluster, which only ALL grants, or DELETE on
   each topic; without it, the topic is TOPIC_AUTHORIZATION_FAILED and the others are deleted. By
   name, a client without DESCRIBE gets that error whether the topic exists or not, and a client with
   DESCRIBE only if it exists. By ID, an unknown one is UNKNOWN_TOPIC_ID before that, and the result
   has the topic's name only with DESCRIBE. A topic that is given twice is INVALID_REQUEST first.
+- KIP-599: a client over its quota gets THROTTLING_QUOTA_EXCEEDED from version 5 on, and is only
+  throttled before.
 
 Deviations
 - The results are in the order of the request, so their positions do not show which topics exist.
@@ -21,11 +22,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import RequestContext
+from ottla.broker.ports import Quotas
 from ottla.broker.topic_views import TopicPorts, error_fields
 from ottla.core.controller.delete_topics import (
     DeleteDecision,
@@ -44,15 +46,25 @@ if TYPE_CHECKING:
 
 _FIRST_BY_ID = 6
 _FIRST_WITH_DISABLED = 3
+_FIRST_WITH_QUOTA_ERROR = 5
+
+
+class Ports(TopicPorts, Quotas, Protocol):
+    """The parts of a broker that this handler uses."""
 
 
 async def handle(
-    broker: TopicPorts, context: RequestContext, request: DeleteTopicsRequest
+    broker: Ports, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponseDict:
     if context.api_version >= _FIRST_BY_ID:
         references = [TopicReference(topic.name, topic.topic_id) for topic in request.topics]
     else:
         references = [TopicReference(name) for name in request.topic_names]
+    quota = broker.quotas.mutation_quota(
+        context.principal,
+        context.client_id,
+        is_strict=context.api_version >= _FIRST_WITH_QUOTA_ERROR,
+    )
     decisions = {}
     if context.access is not None and broker.config.delete_topic_enable:
         decisions = _denied(broker, context, references)
@@ -60,12 +72,14 @@ async def handle(
     if allowed:
         distinct = dict.fromkeys(allowed)
         try:
-            decided = await broker.controller.delete_topics(allowed, timeout_ms=request.timeout_ms)
+            decided = await broker.controller.delete_topics(
+                allowed, timeout_ms=request.timeout_ms, quota=quota
+            )
         except KafkaError as error:
             decided = [DeleteDecision(*each, error=error) for each in distinct]
         decisions |= zip(distinct, decided, strict=True)
     return {
-        "throttle_time_ms": 0,
+        "throttle_time_ms": 0 if quota is None else quota.throttle_time_ms,
         "responses": [
             _result(decisions[each], context.api_version) for each in dict.fromkeys(references)
         ],

@@ -13,6 +13,8 @@
   follower's progress; it waits for appends, not for the high watermark. From a connection that is
   not a broker's, it is refused with TOPIC_AUTHORIZATION_FAILED on each partition.
 - A consumer in the rack of a follower is directed there (KIP-392, v11+), and may read there.
+- A consumer over its quota gets no records and a throttle time (KIP-219). A fetch never reads more
+  than the quota of all windows; see `broker.quotas`.
 - In a session, partitions without changes cost next to nothing.
 - The client needs READ on every topic of the request and of its session, at every fetch. A delayed
   fetch whose client loses it is answered at once, with TOPIC_AUTHORIZATION_FAILED.
@@ -48,7 +50,7 @@ from ottla.broker.ports import (
     TimeSource,
 )
 from ottla.broker.replication import FetchingReplica, Replication
-from ottla.core.fetch_session import FetchPartition, FetchSession, FetchSessionCache
+from ottla.core.fetch_session import INITIAL_EPOCH, FetchPartition, FetchSession, FetchSessionCache
 from ottla.core.replication.divergence import EpochEnd, diverges
 from ottla.core.security.permissions import READ_TOPIC
 from ottla.storage.segment import WouldBlock
@@ -111,6 +113,11 @@ def handle(
     if replica is not None and not context.is_peer:
         report_stranger(broker, context, f"to fetch as replica {replica.id}")
         return _refused(request, by_id)
+    charge = context.charge
+    is_throttled = charge is not None and replica is None
+    is_throttled = is_throttled and charge.refuses_fetch(broker.clock.monotonic())
+    if is_throttled and request.session_epoch <= INITIAL_EPOCH:
+        return {"session_id": 0, "responses": []}  # opens no session, as in Kafka
     try:
         session, wanted, incremental = broker.fetch_sessions.resolve(
             request.session_id,
@@ -123,6 +130,8 @@ def handle(
         )
     except KafkaError as error:
         return {"error_code": error.code}
+    if is_throttled:
+        return {"session_id": 0 if session is None else session.id, "responses": []}
     return Fetch(broker, context, request, replica, session, wanted, incremental).start()
 
 
@@ -201,6 +210,7 @@ class Fetch:
         "_broker",
         "_by_id",
         "_can_send_files",
+        "_charge",
         "_bytes",
         "_committed_only",
         "_context",
@@ -236,6 +246,10 @@ class Fetch:
         self._incremental = incremental
         self._by_id = context.api_version >= _FIRST_BY_ID
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._charge = context.charge if replica is None else None
+        if self._charge is not None:
+            allowed = self._charge.max_fetch_bytes(broker.clock.monotonic())
+            self._max_bytes = self._max_bytes if allowed is None else min(self._max_bytes, allowed)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._max_wait_ms = request.max_wait_ms
         self._committed_only = request.isolation_level == READ_COMMITTED
@@ -347,6 +361,15 @@ class Fetch:
             asyncio.get_running_loop().call_soon(self._complete)
 
     def _complete(self) -> None:
+        charge = self._charge
+        if charge is None:
+            self._read_and_respond()
+            return
+        charge.begin(self._broker.clock.monotonic())
+        self._read_and_respond()
+        charge.end(self._broker.clock.monotonic())
+
+    def _read_and_respond(self) -> None:
         assert self._response is not None
         if self._response.done():
             return
@@ -595,7 +618,13 @@ class Fetch:
     # -------------------------------------------------------------------------------- response
 
     def _body(self, results: list[Result]) -> FetchResponseDict:
-        session = self._session
+        session, charge = self._session, self._charge
+        if charge is not None:
+            now = self._broker.clock.monotonic()
+            size = sum(each[2] for each in results)
+            if size and charge.refuses_fetch(now):  # another connection was faster
+                return self._throttled_body()
+            charge.record_fetched(size, now)
         replica, replication = self._replica, self._broker.replication
         topics: dict[tuple[str, bytes], list[PartitionDataDict]] = {}
         nodes: list[NodeEndpointDict] = []
@@ -622,6 +651,15 @@ class Fetch:
             ],
             "node_endpoints": nodes,
         }
+
+    def _throttled_body(self) -> FetchResponseDict:
+        """Return the response to a client over its quota: no records, and no change of its session.
+        A new session is dropped, because the client does not accept it with such a response."""
+        session = self._session
+        if session is None or self._incremental:
+            return {"session_id": 0 if session is None else session.id, "responses": []}
+        self._broker.fetch_sessions.discard(session)
+        return {"session_id": 0, "responses": []}
 
     @staticmethod
     def _update_session(

@@ -3,7 +3,7 @@
     DescribeClientQuotas 0+                                              to any broker
     AlterClientQuotas 0+                                                 to the controller
 
-Ottla's brokers do not support quotas yet: the calls raise UnsupportedVersion."""
+Brokers of Ottla before 0.2 have no quotas: the calls raise UnsupportedVersion."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ STRUCTURE = (
     TREE, LEASES, WRITERS, f"{TREE}/controller", f"{TREE}/registrations", f"{TREE}/live",
     f"{TREE}/draining", f"{TREE}/topics", f"{TREE}/configs", f"{TREE}/configs/brokers",
     ACCESS_ROOT, f"{ACCESS_ROOT}/scram", f"{ACCESS_ROOT}/tokens",
-    f"{ACCESS_ROOT}/acls",
+    f"{ACCESS_ROOT}/acls", f"{ACCESS_ROOT}/quotas",
 )  # fmt: skip
 """Parent nodes that ZooKeeper requires."""
 DEFAULT_PORT = 2181

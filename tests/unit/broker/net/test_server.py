@@ -145,7 +145,7 @@ async def test_connections_that_come_too_fast_wait_for_their_turn() -> None:
         assert await clients[0].receive_ids(1) == [0]
         assert await clients[1].receive_ids(1) == [1]
         await until(lambda: server.connections_open == 5)
-        server._admit_waiting()
+        server.admission._admit_waiting()
         assert sorted(service.ids()) == [0, 1]
         clock.now += 0.5
         assert await clients[2].receive_ids(1) == [2]
