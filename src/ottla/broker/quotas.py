@@ -81,7 +81,7 @@ class MeteredConnection(Protocol):
 
 
 class RequestCharge:
-    """What one request costs its client, and the throttle time that results."""
+    """The cost of one request for its client, and the throttle time that results."""
 
     __slots__ = ("_begun", "_spent_s", "meter", "until")
 
