@@ -52,12 +52,16 @@ def limit(broker: BrokerThread, name: str, **quotas: float | None) -> None:
     set_quotas(broker, QuotaEntity.of(client_id=name), **quotas)
 
 
-def assert_mean(clients: list[Greedy], begin: float, seconds: float) -> None:
-    """Assert that clients with one quota used it, and no more, from their first request on."""
+def assert_mean(
+    clients: list[Greedy], begin: float, seconds: float, *, at_least: float = 0.6
+) -> None:
+    """Assert that clients with one quota used it, and no more, from their first request on.
+
+    With windows this short, a client loses what it does not use within milliseconds."""
     used = sum(each.used(begin, begin + seconds) for each in clients)
     largest = max(size for each in clients for _, size in each.uses)
     assert used <= LIMIT * seconds * 1.05 + largest
-    assert used >= LIMIT * seconds * 0.85 - largest
+    assert used >= LIMIT * seconds * at_least - largest
 
 
 @pytest.mark.parametrize("size", [2_000, 30_000, 150_000])
@@ -116,8 +120,9 @@ def test_connections_with_one_quota_get_equal_shares(
     for client in clients:
         client.join()
     assert_mean(clients, begin, 5.0)
-    shares = [each.used(begin, begin + 5) for each in clients]
-    assert min(shares) >= 0.75 * max(shares), shares
+    # The first second's quota is for those who come first.
+    shares = [each.used(begin + 1.5, begin + 5) for each in clients]
+    assert min(shares) >= 0.7 * max(shares), shares
 
 
 def test_a_client_over_its_quota_is_answered_at_once_and_not_read_meanwhile(
@@ -274,3 +279,42 @@ def test_a_connection_below_its_quota_keeps_the_fast_path(
         assert {each.throttle_time_ms for each in answers} == {0}
         answer = client.call(Api.PRODUCE, 12, **produce_body({topic: {0: batch(LIMIT * 2)}}, 1))
         assert answer.throttle_time_ms > 0
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("api", ["produce", "fetch"])
+@pytest.mark.parametrize("size", [2_000, 16_000, 80_000])
+def test_a_client_stays_within_five_percent_over_ten_seconds(
+    topic_of_its_own: tuple[BrokerThread, str], api: str, size: int
+) -> None:
+    broker, name = topic_of_its_own
+    fill(broker, name, 4_000_000 // size, size)
+    key = "producer_byte_rate" if api == "produce" else "consumer_byte_rate"
+    limit(broker, name, **{key: LIMIT})
+    begin = time.monotonic()
+    step = producing(broker.port, name, size, name) if api == "produce" else None
+    client = Greedy(step or fetching(broker.port, name, name), begin + 31)
+    client.join()
+    for start in (0.0, 10.5, 15.5, 20.5):  # the burst of ten seconds is followed by a pause
+        used = client.used(begin + start, begin + start + 10) / 10
+        assert 0.95 * LIMIT <= used <= 1.05 * LIMIT + size / 10, start
+
+
+@pytest.fixture
+def topic_of_its_own(name: str) -> Iterator[tuple[BrokerThread, str]]:
+    with BrokerThread() as broker:
+        broker.create_topic(name)
+        yield broker, name
+
+
+@pytest.mark.chaos
+def test_requests_larger_than_all_windows_keep_the_mean(
+    topic_of_its_own: tuple[BrokerThread, str],
+) -> None:
+    broker, name = topic_of_its_own
+    limit(broker, name, producer_byte_rate=60_000)
+    begin = time.monotonic()
+    client = Greedy(producing(broker.port, name, 900_000, name), begin + 62)
+    client.join()
+    last = client.uses[-1][0]
+    assert client.used(begin, last) == pytest.approx(60_000 * (last - begin), rel=0.05)
