@@ -31,7 +31,7 @@ class QuotaEntity(NamedTuple):
 
 
 class QuotaKey(StrEnum):
-    """What a quota limits."""
+    """The resource that a quota limits."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"

@@ -421,7 +421,7 @@ class Broker:
             own = self._tls.own_principal(name)
         super_users = parse_principals(config.super_users)
         self.peer_rule = PeerRule(name, authenticates, super_users, own)
-        self.quotas.peers_changed()
+        self.quotas.peers_changed(authenticate=authenticates)
         if self.authorization is not None:
             brokers = {own} if authenticates and own is not None else set()
             if self.authorization.set_super_users(super_users | brokers):

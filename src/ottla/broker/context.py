@@ -107,7 +107,7 @@ class RequestContext:
     """Host of the client."""
     connection: ClientConnection | None = None
     charge: RequestCharge | None = None
-    """What the request costs the client; None if no quota limits it."""
+    """The cost of the request for the quotas of the client; None if no quota limits it."""
 
     @property
     def is_tls(self) -> bool:

@@ -17,7 +17,9 @@ no part in this: connections check one attribute per request.
 | `controller_mutation_rate` | partitions that the controller creates or deletes |
 | `connection_creation_rate` | new connections of an address (`broker.admission`) |
 
-Connections of brokers, WriteTxnMarkers and authentication are exempt. All connections that share a
+Connections of brokers, WriteTxnMarkers and authentication are exempt. A broker is recognized by its
+connection (`RequestContext.is_peer`) and its client ID. If brokers do not authenticate, any client
+could have both, and is still limited to its byte rates. All connections that share a
 quota (`core.quota.precedence`) share one `Rate`. It exists as long as one of them is open, or while
 it is among the `MAX_REMEMBERED` last ones that a connection asked for, so a client does not get a
 new burst when it reconnects. A change of quotas takes effect on open connections at once.
@@ -25,6 +27,7 @@ new burst when it reconnects. A change of quotas takes effect on open connection
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from math import inf
@@ -49,6 +52,8 @@ MIN_THROTTLE_S = 0.001
 FETCH_SHARE = 0.1
 """Part of one window's quota that a fetch may always read. A consumer that is over its quota gets
 such pieces, so that several consumers with one quota take turns."""
+_BROKER = re.compile(r"broker-\d+")
+"""Client IDs of brokers (`broker.peers.peer_client_id`)."""
 EXEMPT = frozenset({
     Api.SASL_HANDSHAKE,
     Api.SASL_AUTHENTICATE,
@@ -81,7 +86,7 @@ class MeteredConnection(Protocol):
 
 
 class RequestCharge:
-    """What one request costs its client, and the throttle time that results."""
+    """The cost of one request for its client, and the throttle time that results."""
 
     __slots__ = ("_begun", "_spent_s", "meter", "until")
 
@@ -223,6 +228,7 @@ class ClientQuotas:
         self._mutation_windows = config.controller_quota_window_num
         self._mutation_window_s = float(config.controller_quota_window_size_seconds)
         self._table = QuotaTable({})
+        self._peers_authenticate = False
         self._generation: object = object()
         self._rates: WeakValueDictionary[Quota, Rate] = WeakValueDictionary()
         self._buckets: WeakValueDictionary[Quota, TokenBucket] = WeakValueDictionary()
@@ -240,8 +246,14 @@ class ClientQuotas:
         for quota in [each for each in self._recent if not self._is_current(each)]:
             del self._recent[quota]
 
-    def peers_changed(self) -> None:
-        """Ask connections again whether they are those of brokers, which are exempt."""
+    def peers_changed(self, *, authenticate: bool | None = None) -> None:
+        """Ask connections again whether they are those of brokers, which are exempt.
+
+        Args:
+            authenticate: Whether brokers authenticate to each other; None if that has not changed.
+        """
+        if authenticate is not None:
+            self._peers_authenticate = authenticate
         self._generation = object()
 
     def charge(self, connection: MeteredConnection, frame: memoryview) -> RequestCharge | None:
@@ -257,9 +269,7 @@ class ClientQuotas:
         header = codec.decode_request_header(frame)
         memo = connection.meter_memo
         if memo is None or memo[0] is not self._generation or memo[1] != header.client_id:
-            meter = None
-            if not connection.is_peer:
-                meter = self._meter(connection.principal.name, header.client_id or "")
+            meter = self._meter_of(connection, header.client_id or "")
             memo = connection.meter_memo = (self._generation, header.client_id, meter)
         meter = memo[2]
         if meter is None or header.api_key in EXEMPT:
@@ -286,6 +296,16 @@ class ClientQuotas:
         if not self._table.limits_addresses:
             return None
         return self._rate(self._table.of_address(QuotaKey.CONNECTION_CREATION_RATE, ip))
+
+    def _meter_of(self, connection: MeteredConnection, client_id: str) -> ClientMeter | None:
+        meter = self._meter(connection.principal.name, client_id)
+        is_broker = connection.is_peer and _BROKER.fullmatch(client_id) is not None
+        if meter is None or not is_broker:
+            return meter
+        if self._peers_authenticate:
+            return None
+        # Any client could choose this ID, so only what would delay other brokers is exempt.
+        return meter._replace(requests=None, mutations=None)
 
     def _meter(self, user: str, client_id: str) -> ClientMeter | None:
         find = self._table.of_client
@@ -358,12 +378,7 @@ class MeasuredCoroutine(Coroutine[Any, Any, Any]):
         finally:
             self._charge.end(self._monotonic())
 
-    def throw(
-        self,
-        typ: Any,
-        val: BaseException | object = None,
-        tb: TracebackType | None = None,
-    ) -> Any:
+    def throw(self, typ: Any, val: Any = None, tb: TracebackType | None = None) -> Any:
         error = typ if val is None else val
         self._charge.begin(self._monotonic())
         try:

@@ -132,16 +132,43 @@ def test_wrong_values_and_names_are_refused_by_name(fail: Fail, existing: str) -
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("options", "shown"),
     [
-        ["--describe", "--entity-type", "clients"],
-        ["--describe", "--user-defaults"],
-        ["--alter", "--ip", "127.0.0.1", "--add-config", "connection_creation_rate=5"],
-        ["--alter", "--user", "alice", "--add-config", "producer_byte_rate=5"],
+        (["--user", "{name}"], "user-principal '{name}'"),
+        (["--client", "{name}"], "client-id '{name}'"),
+        (["--entity-type", "clients", "--entity-name", "{name}"], "client-id '{name}'"),
+        (
+            ["--user", "{name}", "--client-defaults"],
+            "user-principal '{name}', the default client-id",
+        ),
+        (["--user", "{name}", "--client", "{name}"], "user-principal '{name}', client-id '{name}'"),
     ],
 )
-def test_brokers_without_quotas_are_a_clear_error(fail: Fail, arguments: list[str]) -> None:
-    assert "The brokers do not support client quotas" in fail("configs", *arguments)
+def test_quotas_of_users_and_clients_are_set_shown_and_taken_back(
+    succeed: Run, topic: str, options: list[str], shown: str
+) -> None:
+    entity = [each.format(name=topic) for each in options]
+    added = "producer_byte_rate=1024,request_percentage=12.5"
+    succeed("configs", "--alter", *entity, "--add-config", added)
+    described = succeed("configs", "--describe", *entity).out
+    values = "producer_byte_rate=1024.0, request_percentage=12.5"
+    assert described == f"Quota configs for {shown.format(name=topic)} are {values}\n"
+    deleted = "producer_byte_rate,request_percentage"
+    succeed("configs", "--alter", *entity, "--delete-config", deleted)
+    assert succeed("configs", "--describe", *entity).out == ""
+
+
+def test_quotas_of_addresses_are_set_shown_and_taken_back(succeed: Run, fail: Fail) -> None:
+    entity = ("--entity-type", "ips", "--entity-name", "192.0.2.1")
+    alter = ("configs", "--alter", *entity)
+    succeed(*alter, "--add-config", "connection_creation_rate=5")
+    described = succeed("configs", "--describe", *entity).out
+    assert described == "Quota configs for ip '192.0.2.1' are connection_creation_rate=5.0\n"
+    assert "fractional" in fail(*alter, "--add-config", "connection_creation_rate=0.5")
+    assert "greater than 0" in fail(*alter, "--add-config", "connection_creation_rate=-1")
+    assert "Invalid configuration key" in fail(*alter, "--add-config", "producer_byte_rate=5")
+    succeed(*alter, "--delete-config", "connection_creation_rate")
+    assert succeed("configs", "--describe", *entity).out == ""
 
 
 @pytest.mark.parametrize("kind", [["--user"], ["--entity-type", "users", "--entity-name"]])

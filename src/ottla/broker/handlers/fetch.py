@@ -113,9 +113,8 @@ def handle(
     if replica is not None and not context.is_peer:
         report_stranger(broker, context, f"to fetch as replica {replica.id}")
         return _refused(request, by_id)
-    charge = context.charge
-    is_throttled = charge is not None and replica is None
-    is_throttled = is_throttled and charge.refuses_fetch(broker.clock.monotonic())
+    charge = context.charge if replica is None else None
+    is_throttled = charge is not None and charge.refuses_fetch(broker.clock.monotonic())
     if is_throttled and request.session_epoch <= INITIAL_EPOCH:
         return {"session_id": 0, "responses": []}  # opens no session, as in Kafka
     try:

@@ -17,6 +17,7 @@ from tests.unit.metadata.memory_files import MemoryFileSystem
 from ottla.base.config.broker import BrokerConfig
 from ottla.broker.context import RequestContext
 from ottla.broker.controller import Controller
+from ottla.broker.quotas import ClientQuotas
 from ottla.broker.registration import FoundTopic, ensure_cluster_id, join_cluster
 from ottla.core.security.peers import PeerRule
 from ottla.metadata.embedded import EmbeddedStore
@@ -40,6 +41,7 @@ class FakeBroker:
         self.config = BrokerConfig({"node.id": str(node_id), **properties})
         self.peer_rule = PeerRule("PLAINTEXT", authenticates=False)
         self.image = ClusterImage()
+        self.quotas = ClientQuotas(self.config, lambda: 0.0)
         self.fs = fs
         self.deltas: list[ImageDelta] = []
         self.reaction: Callable[[ImageDelta], Awaitable[None] | None] = lambda delta: None
