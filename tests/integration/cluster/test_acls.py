@@ -24,10 +24,10 @@ from tests.integration.security.acl_broker import (
 )
 from tests.raw_client import Api, RawClient, newest
 
+from ottla import Producer, TopicPartition
 from ottla.base.acl import PatternType
 from ottla.base.errors import ErrorCode as E
 from ottla.base.errors import UserError
-from ottla.client import Producer, TopicPartition
 from ottla.core.security.permissions import (
     READ_GROUP,
     READ_TOPIC,
