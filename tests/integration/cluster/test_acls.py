@@ -13,7 +13,6 @@ from tests.integration.cluster.cluster_of_processes import (
     wait_for,
 )
 from tests.integration.security.acl_broker import (
-    PASSWORDS,
     acl,
     acl_properties,
     create_acls,
@@ -24,16 +23,9 @@ from tests.integration.security.acl_broker import (
 )
 from tests.raw_client import Api, RawClient, newest
 
-from ottla.base.acl import PatternType
 from ottla.base.errors import ErrorCode as E
 from ottla.base.errors import UserError
-from ottla.client import Producer, TopicPartition
-from ottla.core.security.permissions import (
-    READ_GROUP,
-    READ_TOPIC,
-    WRITE_TOPIC,
-    WRITE_TRANSACTIONAL_ID,
-)
+from ottla.core.security.permissions import READ_TOPIC, WRITE_TOPIC
 
 TOPIC = "shared"
 PARTITIONS = 3
@@ -170,40 +162,6 @@ def test_a_revocation_reaches_streaming_clients_of_every_broker(
         code = producer.produce(TOPIC, RECORDS, partition).error_code
         assert code == E.TOPIC_AUTHORIZATION_FAILED
         producer.close()
-
-
-def test_coordinators_on_other_brokers_need_no_more_permissions_of_a_transaction(
-    cluster: ClusterOfProcesses, admin: RawClient
-) -> None:
-    """Brokers verify transactions with each other's coordinators as brokers, not as the client."""
-    assert create_topic(admin, "transformed") == 0
-    leader_of(admin, "transformed")
-    needed = (
-        acl(READ_TOPIC, "transformed"),
-        acl(WRITE_TOPIC, "transformed"),
-        acl(READ_GROUP, "group-", pattern=PatternType.PREFIXED),
-        acl(WRITE_TRANSACTIONAL_ID, "tx-", pattern=PatternType.PREFIXED),
-    )
-    create_acls(admin, *needed)
-    for port in ports(cluster):
-        with log_in(port, "admin") as client:
-            wait_for(lambda c=client: set(needed) <= described(c), "ACLs at every broker")
-    login = {
-        "bootstrap.servers": f"127.0.0.1:{ports(cluster)[0]}",
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "alice",
-        "sasl.password": PASSWORDS["alice"],
-    }
-    for number in range(4):
-        with Producer({**login, "transactional.id": f"tx-{number}"}) as producer:
-            for group in range(3):
-                with producer.transaction():
-                    for partition in range(PARTITIONS):
-                        producer.send("transformed", b"value", partition=partition)
-                    offsets = {TopicPartition("transformed", 0): number}
-                    producer.send_offsets(offsets, f"group-{group}")
-    delete_acls(admin, *needed)
 
 
 def test_a_forwarded_request_is_decided_by_the_permissions_of_its_client(
