@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 EnumT = TypeVar("EnumT", bound=IntEnum)
 
 
+def as_filter(acl: AclFilter | AclBinding) -> AclFilter:
+    """Return a filter that matches an ACL; a filter as it is."""
+    return acl if isinstance(acl, AclFilter) else AclFilter(*acl)
+
+
 async def describe_acls(cluster: Cluster, filter: AclFilter) -> list[AclBinding]:
     """Return the ACLs that a filter matches."""
     request = rpc.describe_acls(
