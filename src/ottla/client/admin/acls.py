@@ -127,10 +127,12 @@ def _deletion(filter: AclFilter) -> DeleteAclsFilterDict:
 
 
 def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | ClientError:
+    if result.error_code:
+        return error_for(result.error_code, result.error_message)
     # A broker may fail to delete single ACLs of a filter.
-    for outcome in (result, *result.matching_acls):
-        if outcome.error_code:
-            return error_for(outcome.error_code, outcome.error_message)
+    for each in result.matching_acls:
+        if each.error_code:
+            return error_for(each.error_code, each.error_message)
     return [
         AclBinding(
             _of_code(AclResourceType, each.resource_type),
