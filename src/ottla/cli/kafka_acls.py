@@ -289,7 +289,7 @@ def _remove(cluster: ClusterOptions, options: Options, output: Output) -> None:
     with cluster.admin() as admin:
         for resources, acls in wanted.items():
             if options.force or _confirm(resources, acls, output):
-                filters = [AclFilter(*each) for each in acls] or [resources.filter]
+                filters: list[AclFilter | AclBinding] = [*acls] if acls else [resources.filter]
                 for found in admin.delete_acls(filters).values():
                     removed += found
     if output.as_json:

@@ -33,7 +33,7 @@ def check_files(directory: SecureDirectory, configurations: Iterable[Path]) -> I
     Raises:
         UserError: A configuration cannot be read.
     """
-    keystores = dict.fromkeys(directory.keystores()) if directory.path.is_dir() else {}
+    keystores = directory.keystores()
     secret = [*_secrets(directory)]
     for path in configurations:
         properties = load_properties(str(path))
@@ -43,12 +43,12 @@ def check_files(directory: SecureDirectory, configurations: Iterable[Path]) -> I
         )
         if findings.has_secrets(properties):
             secret.append(path)
-        keystores.update(dict.fromkeys(_named_keystores(properties)))
+        keystores += _named_keystores(properties)
     for path in dict.fromkeys([*secret, *keystores]):
         with contextlib.suppress(OSError):
             yield from findings.of_mode(str(path), stat.S_IMODE(path.stat().st_mode))
     now = datetime.now(UTC)
-    for path in keystores:
+    for path in dict.fromkeys(keystores):
         yield from _of_keystore(path, now)
     if directory.trusted.exists():
         yield from _of_keystore(directory.trusted, now)

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 EnumT = TypeVar("EnumT", bound=IntEnum)
 
 
+def as_filter(acl: AclFilter | AclBinding) -> AclFilter:
+    """Return a filter that matches an ACL; a filter as it is."""
+    return acl if isinstance(acl, AclFilter) else AclFilter(*acl)
+
+
 async def describe_acls(cluster: Cluster, filter: AclFilter) -> list[AclBinding]:
     """Return the ACLs that a filter matches."""
     request = rpc.describe_acls(
@@ -122,10 +127,12 @@ def _deletion(filter: AclFilter) -> DeleteAclsFilterDict:
 
 
 def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | ClientError:
+    if result.error_code:
+        return error_for(result.error_code, result.error_message)
     # A broker may fail to delete single ACLs of a filter.
-    for outcome in (result, *result.matching_acls):
-        if outcome.error_code:
-            return error_for(outcome.error_code, outcome.error_message)
+    for each in result.matching_acls:
+        if each.error_code:
+            return error_for(each.error_code, each.error_message)
     return [
         AclBinding(
             _of_code(AclResourceType, each.resource_type),

@@ -661,9 +661,8 @@ class AsyncAdmin:
         Raises:
             ClientError: The cluster has no authorizer (SECURITY_DISABLED), or refuses the filter.
         """
-        return await acls.describe_acls(
-            self._cluster, AclFilter() if filter is None else AclFilter(*filter)
-        )
+        wanted = AclFilter() if filter is None else acls.as_filter(filter)
+        return await acls.describe_acls(self._cluster, wanted)
 
     async def create_acls(
         self, *bindings: AclBinding | list[AclBinding], return_errors: bool = False
@@ -700,7 +699,7 @@ class AsyncAdmin:
         """
         kinds = (AclFilter, AclBinding)
         wanted: list[AclFilter | AclBinding] = flatten(filters, kinds, "filters of ACLs")
-        deleted = await acls.delete_acls(self._cluster, [AclFilter(*each) for each in wanted])
+        deleted = await acls.delete_acls(self._cluster, map(acls.as_filter, wanted))
         return deleted.checked(return_errors)
 
     # ----------------------------------------------------------------------- delegation tokens
