@@ -99,6 +99,8 @@ class ClusterImage:
 
     def __init__(self) -> None:
         self.revision = 0
+        self.names_revision = 0
+        """The revision of the last creation or deletion of a topic."""
         self.cluster_id: str | None = None
         self.controller_id = NO_CONTROLLER
         self.controller_epoch = NO_CONTROLLER_EPOCH
@@ -203,6 +205,8 @@ class ClusterImage:
         self._rebuild_brokers(touched_brokers, delta)
         self.revision = revision
         self.views.clear()
+        if delta.topics_created or delta.topics_deleted:
+            self.names_revision = revision
         if delta.brokers_changed:
             self.brokers_revision = revision
         return delta

@@ -107,6 +107,17 @@ def test_a_topic_made_anew_in_the_same_commit_replaces_the_old_one() -> None:
     assert list(cluster.image.topics_by_id) == [new.topic_id]
 
 
+def test_the_last_creation_or_deletion_of_a_topic_is_known() -> None:
+    cluster, orders = Tree(), topic("orders")
+    cluster.commit(tree.create_topic_ops(orders))
+    created = cluster.image.revision
+    assert cluster.image.names_revision == created
+    cluster.commit([Create("/live/1", b"{}", ephemeral=True)])
+    assert cluster.image.names_revision == created < cluster.image.revision
+    cluster.commit(tree.delete_topic_ops(orders))
+    assert cluster.image.names_revision == cluster.image.revision
+
+
 def test_a_broker_is_fenced_until_it_is_live() -> None:
     cluster = Tree()
     broker = BrokerRegistration(1, 0, {"PLAINTEXT": Endpoint("host", 9092)}, "a")

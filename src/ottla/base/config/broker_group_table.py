@@ -180,7 +180,7 @@ CONSUMER_GROUP_KEYS = [
         "group.consumer.regex.refresh.interval.ms",
         INT,
         10 * MINUTE_MS,
-        "No effect: regular expression subscriptions are matched again when topics change.",
+        "No effect: regular expression subscriptions are matched again when topics or ACLs change.",
         AtLeast(10 * SECOND_MS),
         internal=True,
     ),

@@ -145,7 +145,7 @@ SHOWN = {
     "group.coordinator.cached.buffer.max.bytes": "the group coordinator does not cache its append "
     "buffers",
     "group.consumer.regex.refresh.interval.ms": "regular expression subscriptions are matched "
-    "again when topics change",
+    "again when topics or ACLs change",
 }
 
 NOT_RELEASED = {

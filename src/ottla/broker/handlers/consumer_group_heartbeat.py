@@ -12,8 +12,8 @@
 - With an authorizer, the client needs READ on the group, or else GROUP_AUTHORIZATION_FAILED, and
   DESCRIBE on all of `subscribed_topic_names`, or else TOPIC_AUTHORIZATION_FAILED. A regular
   expression matches only topics on which the client has DESCRIBE: the client whose heartbeat brings
-  it, or is the first one after a change of topics or ACLs. All members that subscribe to it share
-  the result.
+  it, or is the first one after topics were created or deleted or ACLs have changed. All members
+  that subscribe to the expression share the result.
 
 Deviations
 - Regular expressions do not match internal topics. Kafka leaves that to authorization.

@@ -143,7 +143,8 @@ def _denied_group(
 def _group_error(
     version: int, group_id: str, failed: list[OffsetFetchResponseTopicsDict], code: ErrorCode
 ) -> OffsetFetchResponseGroupDict:
-    """Return the result of a group; `failed` has the same error for clients that know no other."""
+    """Return the result of a group. Clients before version 2 get the error of each partition, which
+    `failed` has."""
     if version >= _FIRST_WITH_GROUP_ERROR:
         return {"group_id": group_id, "error_code": code, "topics": []}
     return {"topics": failed}

@@ -114,7 +114,9 @@ class ConsumerGroup:
         "metadata_hash",
         "owners",
         "patterns",
+        "patterns_are_old",
         "patterns_checked_ms",
+        "patterns_revision",
         "static_members",
         "targets",
         "topics_revision",
@@ -138,6 +140,10 @@ class ConsumerGroup:
         # Soft state
         self.topics_revision = NO_REVISION
         """The metadata revision up to which topic changes have been taken into account."""
+        self.patterns_revision = NO_REVISION
+        """The last creation or deletion of a topic after which all patterns were matched."""
+        self.patterns_are_old = False
+        """Whether patterns must be matched again although no topic was created or deleted."""
         self.patterns_checked_ms = 0
         self.awaited_joins: set[str] = set()
         """Classic members that have been asked to rejoin and have a rejoin timer."""
@@ -215,6 +221,11 @@ class ConsumerGroup:
         """Return whether all classic members support one of the protocols."""
         classic = [each.classic for each in self.members.values() if each.classic is not None]
         return any(all(name in dict(each.protocols) for each in classic) for name in protocol_names)
+
+    def check_topics_again(self) -> None:
+        """Have the next heartbeat look for changed topics, and match all patterns again."""
+        self.topics_revision = NO_REVISION
+        self.patterns_are_old = True
 
     # ----------------------------------------------------------------------------- applying records
 

@@ -5,10 +5,10 @@ epoch. A new target assignment is computed for it: at once or, if the last one i
 `group.consumer.assignment.interval.ms`, with a later heartbeat, so that several changes result in
 one assignment. Each member then moves towards it, one step per heartbeat (reconciliation.py).
 
-A pattern matches only topics that a member may see: the member whose heartbeat brings the pattern
-or is the first one after a change of the cluster's metadata, which includes ACLs. The topics found
-are then those of all members with this pattern. Other events than heartbeats, such as an expired
-session, do not match patterns, because they come from no client.
+A pattern matches only topics that a member may see: the member whose heartbeat brings the pattern,
+or is the first one after topics were created or deleted or permissions have changed. The topics
+found are then those of all members with this pattern. Other events than heartbeats, such as an
+expired session, do not match patterns, because they come from no client.
 
 Nothing here changes the group. All changes are expressed as records, each of which is computed as
 if the preceding ones had been applied.
@@ -184,7 +184,7 @@ class Plan:
         topics_changed = group.topics_revision != context.topics.revision
         if not is_changed and not topics_changed:
             return
-        if self._match_patterns(topics_changed, context):
+        if self._match_patterns(context):
             is_changed = True
         group.topics_revision = NO_REVISION if self.has_old_patterns else context.topics.revision
         known = hash_of_topics(topics_of(self.members.values(), self.patterns), context.topics)
@@ -200,9 +200,9 @@ class Plan:
                 record = SubscriptionMetadataRecord(group.group_id, None)
                 context.decision.records.append(record)
 
-    def _match_patterns(self, topics_changed: bool, context: DecisionContext) -> bool:
-        """Match new patterns, and all of them if topics have changed, against the topics that the
-        member may see. Drop unused patterns. Return whether any changed."""
+    def _match_patterns(self, context: DecisionContext) -> bool:
+        """Match new patterns, and all of them after topics were created or deleted, against the
+        topics that the member may see. Drop unused patterns. Return whether any changed."""
         used = dict.fromkeys(
             member.metadata.pattern for member in self.members.values() if member.metadata.pattern
         )
@@ -215,7 +215,7 @@ class Plan:
         may_refresh = context.now_ms - group.patterns_checked_ms >= PATTERNS_CHECKED_AFTER_MS
         for pattern in used:
             known = self.patterns.get(pattern)
-            if known is not None and not topics_changed:
+            if known is not None and self._is_current(known, context):
                 continue
             if self.visible is None or (known is not None and not may_refresh):
                 self.has_old_patterns = True
@@ -229,7 +229,15 @@ class Plan:
                 is_changed = True
         if is_refreshed:
             group.patterns_checked_ms = context.now_ms
+        if not self.has_old_patterns:
+            group.patterns_revision = context.topics.names_revision
+            group.patterns_are_old = False
         return is_changed
+
+    def _is_current(self, known: ResolvedPattern, context: DecisionContext) -> bool:
+        """Return whether a pattern was matched against the same topics and permissions."""
+        matched_at = max(known.metadata_version, self.group.patterns_revision)
+        return not self.group.patterns_are_old and matched_at >= context.topics.names_revision
 
     # ------------------------------------------------------------------------------ assignment
 

@@ -20,7 +20,6 @@ from ottla.core.group.classic import ClassicGroup, GroupState
 from ottla.core.group.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
-    NO_REVISION,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
@@ -77,6 +76,7 @@ class Members:
         for group in self._groups.values():
             context = context_for(group.group_id)
             if isinstance(group, ConsumerGroup):
+                group.check_topics_again()
                 _start_timers(group, context)
                 continue
             for classic in group.members.values():
@@ -272,7 +272,7 @@ class Members:
         """Restart the timers and recheck the topics after a change could not be written."""
         group = self._groups.consumer(event.group_id)
         if group is not None:
-            group.topics_revision = NO_REVISION
+            group.check_topics_again()
             _start_timers(group, context)
 
 
@@ -302,7 +302,7 @@ def _discard_decision(group: object, context: DecisionContext) -> None:
     context.decision.timers.clear()
     context.decision.if_failed = None
     if isinstance(group, ConsumerGroup):
-        group.topics_revision = NO_REVISION
+        group.check_topics_again()
 
 
 def _end_join(group: ClassicGroup, event: events.JoinTimedOut, context: DecisionContext) -> None:

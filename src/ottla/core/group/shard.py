@@ -13,7 +13,7 @@ from ottla.base.errors import ErrorCode
 from ottla.core.coordinator import Decision, Token
 from ottla.core.group import events, offsets
 from ottla.core.group.classic import ClassicGroup, GroupState
-from ottla.core.group.consumer_group import NO_REVISION, ConsumerGroup
+from ottla.core.group.consumer_group import ConsumerGroup
 from ottla.core.group.consumer_rebalance import tombstones
 from ottla.core.group.context import DecisionContext
 from ottla.core.group.descriptions import described_classic, described_consumer, listed
@@ -128,7 +128,7 @@ class GroupShard:
         """Have the next heartbeat of each group match the group's patterns again."""
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup) and group.patterns:
-                group.topics_revision = NO_REVISION
+                group.check_topics_again()
 
     # -------------------------------------------------------------------------------------- offsets
 

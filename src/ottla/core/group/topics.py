@@ -22,6 +22,10 @@ class TopicsView(Protocol):
         """Revision of the metadata; it grows with every change."""
 
     @property
+    def names_revision(self) -> int:
+        """Revision of the last creation or deletion of a topic."""
+
+    @property
     def topics(self) -> Mapping[str, TopicImage]: ...
 
     @property
@@ -32,5 +36,6 @@ class NoTopics:
     """A view without topics."""
 
     revision = 0
+    names_revision = 0
     topics: Mapping[str, TopicImage] = {}
     topics_by_id: Mapping[bytes, TopicImage] = {}

@@ -171,6 +171,27 @@ def test_remembered_answers_are_bounded(given: Authorization) -> None:
     assert len(access._answers) == 10
 
 
+def test_whether_a_client_writes_to_some_topic_is_decided_once_until_acls_change(
+    given: Authorization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    decide = Authorizer.is_allowed_on_any
+    monkeypatch.setattr(
+        Authorizer, "is_allowed_on_any", lambda *args: asked.append(args) or decide(*args)
+    )
+    access = given.access_of(ALICE, HERE)
+    for _ in range(3):
+        assert not access.may_write_some_topic(Api.INIT_PRODUCER_ID)
+    assert len(asked) == 1
+    written = acl()._replace(operation=AclOperation.WRITE)
+    given.apply(AccessDelta(acls_added=[written]))
+    assert access.may_write_some_topic(Api.INIT_PRODUCER_ID)
+    given.apply(AccessDelta(acls_removed=[written]))
+    assert not access.may_write_some_topic(Api.INIT_PRODUCER_ID)
+    with pytest.raises(AssertionError):
+        access.may_write_some_topic(Api.FETCH)
+
+
 def test_connections_of_a_client_share_their_answers(given: Authorization) -> None:
     access = given.access_of(ALICE, HERE)
     assert given.access_of(Principal("User", "alice"), HERE) is access

@@ -24,7 +24,7 @@ class Topics:
     """Topics that tests create and delete."""
 
     def __init__(self, **counts: int) -> None:
-        self.revision = 0
+        self.revision = self.names_revision = 0
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self._ids = 0
@@ -33,6 +33,7 @@ class Topics:
 
     def create(self, name: str, count: int) -> bytes:
         self._ids += 1
+        self.names_revision = self.revision + 1
         return self._put(name, self._ids.to_bytes(16, "big"), count)
 
     def grow(self, name: str, count: int) -> None:
@@ -48,6 +49,7 @@ class Topics:
     def delete(self, name: str) -> None:
         del self.topics_by_id[self.topics.pop(name).topic_id]
         self.revision += 1
+        self.names_revision = self.revision
 
     def id(self, name: str) -> bytes:
         return self.topics[name].topic_id

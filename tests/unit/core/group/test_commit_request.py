@@ -43,6 +43,18 @@ def test_a_topic_without_an_existing_partition_is_not_committed() -> None:
     assert refused == [{"name": "orders", "topic_id": ID, "partitions": [failed(5, UNKNOWN)]}]
 
 
+def test_a_topic_that_the_client_may_not_read_fails_whether_it_exists_or_not() -> None:
+    existing = RequestedTopic("orders", ID, ORDERS, [Partition(1), Partition(9)], is_denied=True)
+    missing = RequestedTopic("other", OTHER_ID, None, [Partition(0)], is_denied=True)
+    topics, refused = split_known([existing, missing], UNKNOWN)
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert topics == []
+    assert refused == [
+        {"name": "orders", "topic_id": ID, "partitions": [failed(1, denied), failed(9, denied)]},
+        {"name": "other", "topic_id": OTHER_ID, "partitions": [failed(0, denied)]},
+    ]
+
+
 def test_results_of_one_topic_are_merged() -> None:
     refused = {"name": "orders", "topic_id": ID, "partitions": [failed(5, UNKNOWN)]}
     committed = {"name": "orders", "topic_id": ID, "partitions": [failed(0, ErrorCode.NONE)]}

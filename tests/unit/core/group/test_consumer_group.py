@@ -20,6 +20,7 @@ from ottla.core.group import events
 from ottla.core.group.consumer_group import ConsumerGroupState
 from ottla.core.group.consumer_records import MemberState, SubscriptionMetadataRecord
 from ottla.core.group.settings import GroupSettings
+from ottla.core.group.topics import TopicFilter
 
 
 def test_the_first_member_gets_everything_at_once() -> None:
@@ -314,6 +315,108 @@ def test_an_unused_pattern_is_forgotten() -> None:
     assert set(scenario.consumers.patterns) == set()
     assert scenario.restarted().consumers.patterns == {}
     assert first.partitions == {"t": set(range(6))}
+
+
+# ------------------------------------------------------- patterns of clients with permissions
+
+
+def only(*visible: str) -> TopicFilter:
+    """Return the filter of a client that may see some topics."""
+    return lambda names: [each for each in names if each in visible]
+
+
+def test_a_pattern_matches_only_topics_that_the_member_may_see() -> None:
+    scenario = ConsumerScenario(Topics(a=1, b=1, c=1))
+    member = scenario.member("m1", topics=None, pattern=".*", visible=only("a", "c"))
+    assert member.partitions == {"a": {0}, "c": {0}}
+
+
+def test_a_member_that_joins_does_not_match_the_patterns_of_others_again() -> None:
+    scenario = ConsumerScenario(Topics(a=1, b=1))
+    first = scenario.member("m1", topics=None, pattern=".*", visible=only("a"))
+    scenario.pass_ms(1_000)
+    second = scenario.member("m2", topics=None, pattern=".*")
+    scenario.topics.grow("a", 2)
+    scenario.pass_ms(1_000)
+    second.beat()
+    scenario.settle(first, second)
+    assert set(first.partitions) | set(second.partitions) == {"a"}
+
+
+def test_the_first_heartbeat_after_a_new_topic_decides_what_all_members_see() -> None:
+    scenario = ConsumerScenario(Topics(a=1, b=1))
+    first = scenario.member("m1", topics=None, pattern=".*", visible=only("a"))
+    second = scenario.member("m2", topics=None, pattern=".*")
+    scenario.topics.create("c", 1)
+    scenario.pass_ms(1_000)
+    first.beat(visible=only("a", "c"))
+    second.beat()
+    scenario.settle(first, second)
+    assert set(first.partitions) | set(second.partitions) == {"a", "c"}
+
+
+def test_a_change_of_permissions_takes_effect_with_the_next_heartbeat() -> None:
+    scenario = ConsumerScenario(Topics(a=1, b=1))
+    member = scenario.member("m1", topics=None, pattern=".*", visible=only("a"))
+    scenario.pass_ms(1_000)
+    member.beat(visible=only("b"))
+    assert member.partitions == {"a": {0}}
+    scenario.shard.permissions_changed()
+    member.beat(visible=only("b"))
+    member.beat(visible=only("b"))
+    assert member.partitions == {"b": {0}}
+
+
+def test_a_change_of_permissions_right_after_another_is_not_missed() -> None:
+    scenario = ConsumerScenario(Topics(a=1, b=1, c=1))
+    member = scenario.member("m1", topics=None, pattern=".*", visible=only("a"))
+    scenario.pass_ms(1_000)
+    scenario.shard.permissions_changed()
+    member.beat(visible=only("a", "b"))
+    scenario.shard.permissions_changed()
+    member.beat(visible=only("a", "b", "c"))
+    assert member.partitions == {"a": {0}, "b": {0}}
+    scenario.pass_ms(1_000)
+    member.beat(visible=only("a", "b", "c"))
+    assert member.partitions == {"a": {0}, "b": {0}, "c": {0}}
+
+
+def test_a_session_that_expires_does_not_match_patterns() -> None:
+    scenario = ConsumerScenario(Topics(a=1))
+    first = scenario.member("m1", topics=None, pattern=".*", visible=only("a"))
+    scenario.member("m2", topics=None, pattern=".*", visible=only("a"))
+    scenario.topics.create("b", 1)
+    scenario.pass_ms(SESSION_MS - 1)
+    first.beat(visible=only("a"))
+    scenario.topics.create("c", 1)
+    scenario.pass_ms(1)
+    assert set(scenario.consumers.members) == {"m1"}
+    assert scenario.consumers.patterns[".*"].topics == ("a",)
+    scenario.pass_ms(1_000)
+    first.beat(visible=only("a", "c"))
+    assert scenario.consumers.patterns[".*"].topics == ("a", "c")
+
+
+def test_patterns_are_matched_again_after_a_restart() -> None:
+    scenario = ConsumerScenario(Topics(a=1, b=1))
+    member = scenario.member("m1", topics=None, pattern=".*", visible=only("a"))
+    member.scenario = scenario.restarted()
+    assert member.scenario.consumers.patterns[".*"].topics == ("a",)
+    member.beat(visible=only("b"))
+    assert member.scenario.consumers.patterns[".*"].topics == ("b",)
+
+
+def test_a_match_that_could_not_be_written_is_repeated() -> None:
+    scenario = ConsumerScenario(Topics(a=1))
+    member = scenario.member("m1", topics=None, pattern=".*")
+    scenario.topics.create("b", 1)
+    scenario.pass_ms(1_000)
+    scenario.log_fails = ErrorCode.NOT_ENOUGH_REPLICAS
+    member.beat()
+    scenario.log_fails = None
+    scenario.pass_ms(1_000)
+    member.beat()
+    assert member.partitions == {"a": {0}, "b": {0}}
 
 
 # ----------------------------------------------------------------------------- static members
