@@ -74,6 +74,7 @@ _UNDECIDED = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
 """Error codes of a broker that is not the controller: it only checks permissions."""

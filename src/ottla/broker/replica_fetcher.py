@@ -274,6 +274,14 @@ class ReplicaFetcher:
                 )
                 await self._truncate(followed, epoch, offset)
             else:
+                restart_offset = _restart_offset(partition, data)
+                if restart_offset is not None:
+                    await self._truncations.truncate_fully(
+                        partition, restart_offset, lambda: self._still_follows(followed, epoch)
+                    )
+                    if partition.log.log_end_offset != restart_offset:
+                        self._session.reset()
+                        return
                 self._append(partition, data)
         except KafkaError as error:
             logger.warning("%s: could not follow the leader: %s", partition.key, error.message)
@@ -397,3 +405,18 @@ class ReplicaFetcher:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _restart_offset(partition: Partition, data: PartitionData) -> int | None:
+    """Return the offset at which an empty log must start to hold the leader's first batch, or None.
+
+    DeleteRecords can move the log start offset of the leader into a batch. A follower that starts
+    there is sent the whole batch.
+    """
+    log, records = partition.log, data.records
+    if records is None or not len(records) or log.log_start_offset != log.log_end_offset:
+        return None
+    first = next(iter_headers(records), None)
+    if first is None or not first.base_offset < log.log_end_offset <= first.last_offset:
+        return None
+    return first.base_offset

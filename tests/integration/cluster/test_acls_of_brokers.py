@@ -1,4 +1,4 @@
-"""What brokers need in a cluster with an authorizer, where nobody may do anything without an ACL.
+"""Brokers of a cluster with an authorizer, in which nobody may do anything without an ACL.
 
 The brokers are super users, or each has a user of its own, which may do CLUSTER_ACTION only."""
 
@@ -199,7 +199,7 @@ def test_a_new_follower_starts_where_records_were_deleted(cluster: ClusterOfProc
     # It asks the leader for the log start offset with ListOffsets.
     topic = f"{MINE}moved"
     cluster.create_topic(topic, replicas=1, min_insync_replicas="1")
-    produce(cluster, topic, b"deleted", b"kept")
+    produce(cluster, topic, b"deleted", b"kept")  # in one batch
     leader = cluster.leader(topic)
     with connect(cluster, leader, "alice") as alice:
         partition = {"partition_index": 0, "offset": 1}

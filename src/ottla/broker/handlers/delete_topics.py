@@ -27,7 +27,12 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import RequestContext
 from ottla.broker.topic_views import TopicPorts, error_fields
-from ottla.core.controller.delete_topics import DeleteDecision, TopicReference, unknown_topic
+from ottla.core.controller.delete_topics import (
+    DeleteDecision,
+    TopicReference,
+    unknown_topic,
+    unknown_topic_id,
+)
 from ottla.core.security.permissions import DELETE_IN_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
 
 if TYPE_CHECKING:
@@ -79,15 +84,16 @@ def _denied(
         name, topic_id = reference
         if count > 1 or (name is None) == (topic_id == ZERO_UUID):
             continue  # INVALID_REQUEST
-        topic = image.topics.get(name or "") or image.topics_by_id.get(topic_id)
+        # A topic that does not exist is not left to the controller: it may exist when it decides.
         if name is not None:
             is_visible = context.may(DESCRIBE_TOPIC, name)
-            if is_visible and topic is None and not context.may(DELETE_TOPIC, name):
-                # Not left to the controller: the topic may exist when it decides.
-                denied[reference] = DeleteDecision(name, ZERO_UUID, error=unknown_topic(name))
-            elif not is_visible or not context.may(DELETE_TOPIC, name):
-                denied[reference] = DeleteDecision(name, ZERO_UUID, error=error)
-        elif topic is not None and not context.may(DELETE_TOPIC, topic.name):
+            if not is_visible or not context.may(DELETE_TOPIC, name):
+                is_missing = is_visible and name not in image.topics
+                reason = unknown_topic(name) if is_missing else error
+                denied[reference] = DeleteDecision(name, ZERO_UUID, error=reason)
+        elif (topic := image.topics_by_id.get(topic_id)) is None:
+            denied[reference] = DeleteDecision(None, topic_id, error=unknown_topic_id(topic_id))
+        elif not context.may(DELETE_TOPIC, topic.name):
             is_visible = context.may(DESCRIBE_TOPIC, topic.name, is_audited=False)
             shown = topic.name if is_visible else None
             denied[reference] = DeleteDecision(shown, topic_id, error=error)

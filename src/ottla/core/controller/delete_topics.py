@@ -88,14 +88,19 @@ def _find(view: ClusterView, reference: TopicReference) -> TopicImage:
         raise unknown_topic(name)
     if topic_id in view.topics_by_id:
         return view.topics_by_id[topic_id]
-    raise KafkaError(
-        ErrorCode.UNKNOWN_TOPIC_ID, f"Topic ID {format_uuid(topic_id)} does not exist."
-    )
+    raise unknown_topic_id(topic_id)
 
 
 def unknown_topic(name: str) -> KafkaError:
     """Return the error for a name that does not exist."""
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+
+
+def unknown_topic_id(topic_id: bytes) -> KafkaError:
+    """Return the error for an ID that does not exist."""
+    return KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_ID, f"Topic ID {format_uuid(topic_id)} does not exist."
+    )
 
 
 def _invalid(message: str) -> KafkaError:
