@@ -18,7 +18,7 @@ from tests.integration.security.authorization.case import (
     without_details,
 )
 from tests.integration.security.authorization.scene import Scene
-from tests.raw_client import Api
+from tests.raw_client import Api, RawClient
 
 from ottla.base.acl import AclResourceType
 from ottla.base.errors import ErrorCode as E
@@ -29,11 +29,15 @@ from ottla.core.security.permissions import (
     WRITE_TOPIC,
     WRITE_TRANSACTIONAL_ID,
 )
+from ottla.wire import codec
 
 BETWEEN_BROKERS = 4
 """Version of AddPartitionsToTxn since which only brokers send it."""
 WITH_TWO_PHASE_COMMIT = (6,)
 """Version of InitProducerId that Kafka marks as unstable."""
+CORRELATION_ID = 1 << 20
+SIZE_BYTES, HEADER_BYTES = 4, 10 + len("raw")
+NO_TAGGED_FIELDS = b"\0"
 MISSING_ID: dict[str, Any] = {"missing": {E.INVALID_PRODUCER_ID_MAPPING}}
 FIRST = (WRITE_TRANSACTIONAL_ID,)
 
@@ -55,12 +59,15 @@ def init_producer_id(subject: Subject, _: int) -> Body:
     }
 
 
-def init_with_two_phase_commit(subject: Subject, version: int) -> Body:
-    return {
-        **init_producer_id(subject, version),
-        "enable2_pc": True,
-        "keep_prepared_txn": False,
-    }
+def init_with_two_phase_commit(client: RawClient, subject: Subject, version: int) -> Iterable[int]:
+    """Send a request in an unstable version.
+
+    The codec writes no tagged fields into the header of a version that Ottla does not serve."""
+    body = {**init_producer_id(subject, version), "enable2_pc": True, "keep_prepared_txn": False}
+    pieces = codec.encode_request(Api.INIT_PRODUCER_ID, version, CORRELATION_ID, "raw", body)
+    frame = b"".join(pieces)[SIZE_BYTES:]
+    client.send_frame(frame[:HEADER_BYTES] + NO_TAGGED_FIELDS + frame[HEADER_BYTES:])
+    return [client.receive(Api.INIT_PRODUCER_ID, version, CORRELATION_ID).error_code]
 
 
 def init_idempotence(subject: Subject, version: int) -> Body:
@@ -180,8 +187,7 @@ CASES = [
         Api.INIT_PRODUCER_ID,
         "transactional ID, enable_2pc",
         versions=WITH_TWO_PHASE_COMMIT,
-        body=init_with_two_phase_commit,
-        codes=top_level,
+        ask=init_with_two_phase_commit,
         before=FIRST,
         prepare=with_new_id,
     ),
