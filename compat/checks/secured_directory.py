@@ -74,7 +74,7 @@ QUOTAS = (
 """Options of kafka-configs that name an entity, and its quotas."""
 
 Operations = dict[str, list[str] | str]
-"""What each user may do with each topic, or the error."""
+"""Operations that each user may do with each topic, or the error."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class SecuredDirectory:
     limited: Path
     """Directory with ACLs and client quotas."""
     quotas: list[str]
-    """What Kafka's tool printed about the quotas."""
+    """Output of Kafka's tool about the quotas."""
     acls: set[AclBinding]
     operations: Operations
 
@@ -219,7 +219,7 @@ def quotas_are_kept(taken: SecuredDirectory) -> None:
 
 
 def acls_are_kept(taken: SecuredDirectory) -> None:
-    """With Kafka's properties, our broker has Kafka's ACLs and decides as Kafka did."""
+    """Our broker, with Kafka's properties, has Kafka's ACLs and decides as Kafka did."""
     kafka = _properties_of(taken, "own", taken.protected)
     properties = kafka.write_properties()
     admin = _admin(kafka)

@@ -72,7 +72,7 @@ NOT_MIGRATED = {
 
 
 class KraftQuota(NamedTuple):
-    """What a quota limits: an entity, and the key of the quota, as Kafka writes them."""
+    """A quota without its value: the entity that it limits, and its key, as Kafka writes them."""
 
     entity: tuple[tuple[str, str | None], ...]
     """Types and names of the parts of the entity. A name of None is the default."""
