@@ -283,7 +283,7 @@ def test_a_connection_below_its_quota_keeps_the_fast_path(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("api", ["produce", "fetch"])
-@pytest.mark.parametrize("size", [2_000, 16_000, 80_000])
+@pytest.mark.parametrize("size", [8_000, 16_000, 80_000])
 def test_a_client_stays_within_five_percent_over_ten_seconds(
     topic_of_its_own: tuple[BrokerThread, str], api: str, size: int
 ) -> None:

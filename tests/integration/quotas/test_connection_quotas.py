@@ -73,11 +73,11 @@ def test_many_quick_connections_are_limited(count: int) -> None:
         elapsed_s = time.monotonic() - begin
         admitted = broker.call(lambda: server.connections_accepted - server.admission.throttled)
         assert admitted - before <= 50 * (1 + elapsed_s + 1) * 1.05
-        set_quotas_later(broker)
+        assert_is_still_served(broker)
 
 
-def set_quotas_later(broker: BrokerThread) -> None:
-    """Check that another address, here a client that is patient, can still connect."""
+def assert_is_still_served(broker: BrokerThread) -> None:
+    """Assert that a client that is patient can still connect."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         with RawClient(broker.port) as client:

@@ -49,7 +49,7 @@ def test_changes_over_the_quota_are_refused(broker: BrokerThread, limited: RawCl
     assert codes(answer) == [0, 0, E.THROTTLING_QUOTA_EXCEEDED]
     assert answer.topics[2].error_message == "The throttling quota has been exceeded."
     assert 8_000 <= answer.throttle_time_ms <= 9_000
-    assert broker.topics == ["a", "b"]
+    assert broker.topics() == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_deletions_and_new_partitions_count_too(
         answer = other.call(api, version, **body)
     assert [each.error_code for each in getattr(answer, results)] == [E.THROTTLING_QUOTA_EXCEEDED]
     assert answer.throttle_time_ms > 8_000
-    assert broker.topics == ["a"]
+    assert broker.topics() == ["a"]
     with RawClient(broker.port, client_id="unlimited") as other:
         answer = other.call(api, version, **body)
     assert [each.error_code for each in getattr(answer, results)] == [0]
@@ -94,4 +94,4 @@ def test_older_versions_are_only_throttled(broker: BrokerThread, limited: RawCli
     assert codes(answer) == [0, 0]
     assert 18_000 <= answer.throttle_time_ms <= 19_000
     assert broker.call(lambda: broker.broker.server.connections_throttled) == 1
-    assert broker.topics == ["a", "b"]
+    assert broker.topics() == ["a", "b"]
