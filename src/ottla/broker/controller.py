@@ -303,6 +303,14 @@ class Controller:
 
         return await self._serialised(change)
 
+    async def unusable_configs(self, requested: Sequence[ConfigRequest]) -> list[ConfigDecision]:
+        """Return the rejections of changes of this broker's configs that it cannot use."""
+        broker, image = self._broker, self._broker.image
+        present = Configs(image.broker_configs, broker.config, broker.node_id, image.group_configs)
+        decisions = decide_alter_configs(image, present, requested)
+        checked = [await self._usable(each) for each in decisions if each.error is None]
+        return [each for each in checked if each.error is not None]
+
     async def _usable(self, decision: ConfigDecision) -> ConfigDecision:
         """Return the decision, or a rejection if this broker cannot use the new properties."""
         broker, kind = self._broker, decision.resource_type

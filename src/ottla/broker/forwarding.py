@@ -21,7 +21,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -232,22 +233,51 @@ T = TypeVar("T")
 BrokerT = TypeVar("BrokerT", bound=ForwardingBroker)
 LocalHandler: TypeAlias = Callable[[RequestContext, Any], Response[Any]]
 """A handler with its broker."""
+Reject: TypeAlias = Callable[[BrokerT, RequestContext, Any], Awaitable[list[Body]]]
+"""Function that returns the results of resources that a broker rejects without the controller."""
 
 
 def forwarding(
-    handle: Handler[BrokerT], is_local: Callable[[Any], bool] | None = None
+    handle: Handler[BrokerT],
+    is_local: Callable[[Any], bool] | None = None,
+    reject: Reject[BrokerT] | None = None,
 ) -> Handler[BrokerT]:
     """Wrap a handler so that a broker which is not the controller forwards the request.
 
     Args:
-        handle: The handler.
+        handle: The handler of the controller.
         is_local: Returns whether a request concerns only the broker that it was sent to.
+        reject: Checks resources that only this broker can check.
     """
+
+    async def forward_the_rest(
+        cluster: ForwardingCluster,
+        broker: BrokerT,
+        context: RequestContext,
+        request: Any,
+        reject: Reject[BrokerT],
+    ) -> Body | None:
+        rejected = await reject(broker, context, request)
+        done = {(each["resource_type"], each["resource_name"]) for each in rejected}
+        rest = copy(request)
+        rest.resources = [
+            each
+            for each in request.resources
+            if (each.resource_type, each.resource_name) not in done
+        ]
+        if rejected and not rest.resources:
+            return {"throttle_time_ms": 0, "responses": rejected}
+        response = await _retry_until_decided(cluster, context, rest, partial(handle, broker))
+        if response is not None:
+            response["responses"] = [*response["responses"], *rejected]
+        return response
 
     def handle_or_forward(broker: BrokerT, context: RequestContext, request: Any) -> Response[Any]:
         cluster = broker.cluster
         if cluster is None or (is_local is not None and is_local(request)):
             return handle(broker, context, request)
+        if reject is not None and not cluster.is_controller:
+            return forward_the_rest(cluster, broker, context, request, reject)
         return _retry_until_decided(cluster, context, request, partial(handle, broker))
 
     return handle_or_forward

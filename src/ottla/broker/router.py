@@ -16,7 +16,7 @@ from ottla.broker.context import Body, ClientConnection, Handler, RequestContext
 from ottla.broker.controller import Controller
 from ottla.broker.delegation_tokens import DelegationTokens
 from ottla.broker.features import Features
-from ottla.broker.forwarding import FORWARDED, forwarding
+from ottla.broker.forwarding import FORWARDED, Reject, forwarding
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.handlers import (
     add_offsets_to_txn,
@@ -230,6 +230,12 @@ creates its own, because they depend on the table.
 This table is the only place where the types of requests and responses are lost: the key decides at
 run time which types a handler gets and returns. Each handler names them (`ottla.wire.messages`)."""
 
+REJECTED: Mapping[Api, Reject[HandlerPorts]] = {
+    Api.ALTER_CONFIGS: alter_configs.rejected,
+    Api.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.rejected,
+}
+"""Checks of a broker before it forwards a request to the controller."""
+
 ADVERTISED_FROM_ZERO = frozenset({Api.PRODUCE})
 """handlers/api_versions.py says why."""
 
@@ -254,7 +260,9 @@ class Route:
 
     def __init__(self, api: Api, handle: Handler[HandlerPorts]) -> None:
         self.api = api
-        self.handle = forwarding(handle, IS_LOCAL.get(api)) if api in FORWARDED else handle
+        self.handle: Handler[HandlerPorts] = handle
+        if api in FORWARDED:
+            self.handle = forwarding(handle, IS_LOCAL.get(api), REJECTED.get(api))
         self.versions = schema.versions(api)
         self.is_coroutine = inspect.iscoroutinefunction(handle) or api in FORWARDED
         """Whether the request must stay valid after the handler has returned."""

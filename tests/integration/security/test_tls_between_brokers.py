@@ -8,10 +8,30 @@ import pytest
 from tests.integration.client.certificates import Authority, needs_openssl
 from tests.integration.cluster.cluster_of_processes import ClusterOfProcesses, start_zookeeper
 
-from ottla import Consumer, Producer, TopicPartition
-from ottla.base.errors import UserError
+from ottla import Admin, ConfigResource, Consumer, Producer, ResourceType, TopicPartition
+from ottla.base.errors import ErrorCode, UserError
+from ottla.client.errors import ClientError
 
 TIMEOUT_S = 40.0
+
+
+def alter_stores(
+    cluster: ClusterOfProcesses, bootstrap: str, profile: dict[str, str], directory: Path
+) -> None:
+    """Change the key store of every broker. Each checks the file, also if it has to forward the
+    request to the controller."""
+    name = "listener.name.ssl.ssl.keystore.location"
+    renewed, missing = directory / "renewed.pem", directory / "missing.pem"
+    renewed.write_text((directory / "broker.pem").read_text())
+    with Admin(bootstrap, profile=profile) as admin:
+        for id, broker in cluster.brokers.items():
+            resource = ConfigResource(ResourceType.BROKER, str(id))
+            with pytest.raises(ClientError, match=r"missing\.pem cannot be used") as raised:
+                admin.alter_configs({resource: {name: str(missing)}})
+            assert raised.value.code == ErrorCode.INVALID_REQUEST
+            assert name not in admin.describe_configs(resource)[resource]
+            admin.alter_configs({resource: {name: str(renewed)}})
+            broker.wait_for_log("listener SSL uses changed TLS certificates")
 
 
 @needs_openssl
@@ -44,6 +64,7 @@ def test_brokers_replicate_and_fail_over_through_tls(tmp_path: Path) -> None:
     try:
         cluster.start()
         secured = ",".join(f"127.0.0.1:{each.ports['SSL']}" for each in cluster.brokers.values())
+        alter_stores(cluster, secured, profile, tmp_path)
         cluster.create_topic("t", partitions=1)
         with Producer(secured, profile=profile, transactional_id="x") as producer:
             with producer.transaction():

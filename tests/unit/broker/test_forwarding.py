@@ -12,7 +12,13 @@ import pytest
 
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker.context import RequestContext
-from ottla.broker.forwarding import FORWARDED, Forwarding, Sender, is_not_controller
+from ottla.broker.forwarding import (
+    FORWARDED,
+    Forwarding,
+    Sender,
+    forwarding,
+    is_not_controller,
+)
 from ottla.broker.handlers.envelope import Envelope
 from ottla.broker.log_limit import LogLimiter
 from ottla.broker.router import Router
@@ -257,12 +263,12 @@ def test_topics_are_created_for_the_client_that_needs_them_or_for_the_broker() -
         senders.append((f"{principal.type}:{principal.name}", request.body["client_host_address"]))
         raise ConnectionLost("enough")
 
-    forwarding = Forwarding(broker())
+    to_controller = Forwarding(broker())
     peers: Any = Peers(answer)
-    forwarding._peers = peers
+    to_controller._peers = peers
     for sender in (Sender(1, None, ALICE, "192.0.2.7"), None):
         with pytest.raises(KafkaError):
-            asyncio.run(forwarding.create_topics([NewTopic("t")], sender))
+            asyncio.run(to_controller.create_topics([NewTopic("t")], sender))
     assert senders == [
         ("User:alice", bytes([192, 0, 2, 7])),
         ("User:ANONYMOUS", bytes([127, 0, 0, 1])),
@@ -286,3 +292,54 @@ def test_a_request_is_retried_while_no_controller_has_decided_a_part_of_it(
 ) -> None:
     response = {"throttle_time_ms": 0, "topics": [{"error_code": each} for each in codes]}
     assert is_not_controller(response) is expected
+
+
+# ------------------------------------------------------------------------- rejected before sending
+
+
+def alter_configs(*names: str) -> Any:
+    """Return a decoded request for changes of brokers."""
+    resource = {"resource_type": 4, "configs": []}
+    body = {"resources": [{**resource, "resource_name": name} for name in names]}
+    frame = codec.encode_request(Api.ALTER_CONFIGS, 2, 5, "app", {**body, "validate_only": False})
+    data = memoryview(b"".join(map(bytes, frame))[4:])
+    position = codec.decode_request_header(data)[4]
+    return codec.decode_request(Api.ALTER_CONFIGS, 2, data, position)
+
+
+def accepted(name: str, code: ErrorCode = E.NONE) -> dict[str, Any]:
+    return {"error_code": code, "error_message": None, "resource_type": 4, "resource_name": name}
+
+
+@pytest.mark.parametrize(
+    ("names", "forwarded"), [(("1", "2"), ["2"]), (("2",), ["2"]), (("1",), None)]
+)
+def test_a_broker_rejects_what_only_it_can_check_and_forwards_the_rest(
+    names: tuple[str, ...], forwarded: list[str] | None
+) -> None:
+    asked: list[list[str]] = []
+
+    async def forward(request: Request[Any], version: int, sender: Sender) -> Any:
+        asked.append([each["resource_name"] for each in request.body["resources"]])
+        return alter_configs_response(asked[-1])
+
+    async def reject(*_: Any) -> list[dict[str, Any]]:
+        return [accepted("1", E.INVALID_REQUEST)] if "1" in names else []
+
+    cluster = SimpleNamespace(is_controller=False, forwarding=SimpleNamespace(forward=forward))
+    handle: Any = forwarding(
+        lambda *_: pytest.fail("this broker is not the controller"), reject=reject
+    )
+    its_context = RequestContext(Api.ALTER_CONFIGS, 2, 5, "app", "INTERNAL", "192.0.2.1")
+    response = asyncio.run(
+        handle(SimpleNamespace(cluster=cluster), its_context, alter_configs(*names))
+    )
+    results = {each["resource_name"]: each["error_code"] for each in response["responses"]}
+    assert results == {each: E.INVALID_REQUEST if each == "1" else E.NONE for each in names}
+    assert asked == ([] if forwarded is None else [forwarded])
+
+
+def alter_configs_response(names: list[str]) -> Any:
+    body = {"throttle_time_ms": 0, "responses": [accepted(name) for name in names]}
+    data = b"".join(map(bytes, codec.encode_response(Api.ALTER_CONFIGS, 2, 5, body)))
+    return codec.decode_response(Api.ALTER_CONFIGS, 2, memoryview(data)[4:])[1]

@@ -9,11 +9,10 @@ Behaviours
   TOPIC_AUTHORIZATION_FAILED, whether it exists or not), on the group (GROUP_AUTHORIZATION_FAILED),
   or on the cluster for brokers and client metrics (CLUSTER_AUTHORIZATION_FAILED). The other
   resources of the request are altered. A resource that is given twice is INVALID_REQUEST first.
-- TLS settings of this broker that cannot be used are INVALID_REQUEST.
+- TLS settings that a broker cannot use are INVALID_REQUEST if the request is sent to that broker,
+  as admin clients do.
 
 Deviations
-- Unusable TLS settings of another broker than the controller are accepted; that broker logs them
-  and keeps its certificates.
 - Without an authorizer, CLUSTER_AUTHORIZATION_FAILED for changes of brokers by users who are not in
   `super.users`, if that is set."""
 
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.config.resource import AlterOp, ResourceType
 from ottla.base.errors import KafkaError
-from ottla.broker.context import RequestContext
+from ottla.broker.context import Body, RequestContext
 from ottla.broker.peers import check_manages_brokers
 from ottla.broker.ports import PeerRecognition
 from ottla.broker.topic_views import TopicPorts, error_fields
@@ -53,7 +52,35 @@ class Ports(TopicPorts, PeerRecognition, Protocol):
 async def handle(
     broker: Ports, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponseDict:
-    requested = [
+    decisions = await decided(broker, context, _requested(request), request.validate_only)
+    return {"throttle_time_ms": 0, "responses": [result(each) for each in decisions]}
+
+
+async def rejected(
+    broker: Ports, context: RequestContext, request: AlterConfigsRequest
+) -> list[Body]:
+    """Return the results of changes of this broker's configs that it rejects itself."""
+    return await rejected_here(broker, context, _requested(request))
+
+
+async def rejected_here(
+    broker: Ports, context: RequestContext, requested: list[ConfigRequest]
+) -> list[Body]:
+    """Return the results of changes of this broker's configs that it rejects itself."""
+    own = [
+        each
+        for each in requested
+        if each.resource_type == ResourceType.BROKER and each.resource_name == str(broker.node_id)
+    ]
+    if len(own) > 1:
+        return []  # the controller rejects a resource that is given twice
+    refused, allowed = _partitioned(broker, context, own)
+    unusable = await broker.controller.unusable_configs(allowed) if allowed else []
+    return [dict(result(each)) for each in (*refused, *unusable)]
+
+
+def _requested(request: AlterConfigsRequest) -> list[ConfigRequest]:
+    return [
         ConfigRequest(
             resource.resource_type,
             resource.resource_name,
@@ -62,8 +89,6 @@ async def handle(
         )
         for resource in request.resources
     ]
-    decisions = await decided(broker, context, requested, request.validate_only)
-    return {"throttle_time_ms": 0, "responses": [_result(each) for each in decisions]}
 
 
 async def decided(
@@ -121,7 +146,8 @@ def _failed(request: ConfigRequest, error: KafkaError) -> ConfigDecision:
     return ConfigDecision(request.resource_type, request.resource_name, error=error)
 
 
-def _result(decision: ConfigDecision) -> AlterConfigsResourceResponseDict:
+def result(decision: ConfigDecision) -> AlterConfigsResourceResponseDict:
+    """Return the part of a response about one resource."""
     return {
         **error_fields(decision.error),
         "resource_type": decision.resource_type,

@@ -9,11 +9,10 @@ Behaviours
 - `validate_only` changes nothing. The response is sent when the change is in effect.
 - With an authorizer, the client needs the permissions that AlterConfigs asks for; ALTER_CONFIGS on
   the cluster for loggers, too.
-- TLS settings of this broker that cannot be used are INVALID_REQUEST.
+- TLS settings that a broker cannot use are INVALID_REQUEST if the request is sent to that broker,
+  as admin clients do.
 
 Deviations
-- Unusable TLS settings of another broker than the controller are accepted; that broker logs them
-  and keeps its certificates.
 - Client metrics (16) have no configs yet: INVALID_REQUEST.
 - Without an authorizer, CLUSTER_AUTHORIZATION_FAILED for changes of brokers and loggers by users
   who are not in `super.users`, if that is set."""
@@ -25,8 +24,14 @@ from typing import TYPE_CHECKING
 from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker import loggers
-from ottla.broker.context import RequestContext
-from ottla.broker.handlers.alter_configs import Ports, check_may_alter, decided, is_logger
+from ottla.broker.context import Body, RequestContext
+from ottla.broker.handlers.alter_configs import (
+    Ports,
+    check_may_alter,
+    decided,
+    is_logger,
+    rejected_here,
+)
 from ottla.broker.topic_views import error_fields
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
@@ -45,14 +50,7 @@ if TYPE_CHECKING:
 async def handle(
     broker: Ports, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponseDict:
-    requested = [
-        ConfigRequest(
-            resource.resource_type,
-            resource.resource_name,
-            [(each.name, each.config_operation, each.value) for each in resource.configs],
-        )
-        for resource in request.resources
-    ]
+    requested = _requested(request)
     of_loggers = [each for each in requested if is_logger(each)]
     others = [each for each in requested if not is_logger(each)]
     decisions = [
@@ -66,6 +64,24 @@ async def handle(
 def alters_only_loggers(request: IncrementalAlterConfigsRequest) -> bool:
     """Return whether a request alters loggers only, which the controller cannot do for a broker."""
     return all(each.resource_type == ResourceType.BROKER_LOGGER for each in request.resources)
+
+
+async def rejected(
+    broker: Ports, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> list[Body]:
+    """Return the results of changes of this broker's configs that it rejects itself."""
+    return await rejected_here(broker, context, _requested(request))
+
+
+def _requested(request: IncrementalAlterConfigsRequest) -> list[ConfigRequest]:
+    return [
+        ConfigRequest(
+            resource.resource_type,
+            resource.resource_name,
+            [(each.name, each.config_operation, each.value) for each in resource.configs],
+        )
+        for resource in request.resources
+    ]
 
 
 def _result(decision: ConfigDecision) -> AlterConfigsResourceResponseDict:
