@@ -7,13 +7,14 @@ from __future__ import annotations
 import sys
 
 import ottla.streams as st
+from ottla.spark.spark_session import JAVA_OPTIONS, SHORT_LIVED
 
 NAME = "demo"
 LINES, COUNTS, WINDOWS = "lines", "word-counts", "word-windows"
 WINDOW = "10 seconds"
 GRACE = "1 minute"
 """Grace period of windows. It is longer than any failover, so that no record is late."""
-SPARK = {"spark.driver.memory": "512m"}
+SPARK = {"spark.driver.memory": "512m", JAVA_OPTIONS: SHORT_LIVED}
 
 
 def build(app: st.App) -> None:

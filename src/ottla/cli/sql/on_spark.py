@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import UserError
 from ottla.cli.sql.error_messages import Tables, of_spark
+from ottla.spark.spark_session import JAVA_OPTIONS, SHORT_LIVED
 from ottla.spark.topic_snapshot import TopicSnapshot
 
 if TYPE_CHECKING:
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 MAX_LOCAL_BYTES = 64 << 20
 MAX_LOCAL_OFFSETS = 1_000_000
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""JVM options for a short run, which ends before the optimizing compiler pays off. They halve the
-CPU time."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def _start_session(master: str, log: str | None, *, is_short: bool) -> SparkSess
     # PySpark also logs the errors that it raises, with the JVM's stack trace.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    settings = {"spark.driver.extraJavaOptions": SHORT_LIVED} if is_short else {}
+    settings = {JAVA_OPTIONS: SHORT_LIVED} if is_short else {}
     with _stderr_into(log) as path:
         try:
             spark = ottla.spark.session(master, app_name="ottla sql", **settings)

@@ -254,7 +254,7 @@ class _Contents:
 
 
 _NO_CONTENTS = _Contents(0, 0)
-_NO_PAIRS = pa.array([], HEADER_TYPE)
+_NO_PAIRS = pa.nulls(0, HEADER_TYPE)  # pa.array would import pandas
 
 
 def _only_type(table: Any) -> int | None:
