@@ -202,5 +202,8 @@ def test_a_fetch_is_refused_only_while_the_debt_is_more_than_a_window(clock: Clo
 
 @pytest.mark.parametrize("api", sorted({*HANDLERS, Api.API_VERSIONS} - EXEMPT))
 def test_every_response_can_have_a_throttle_time(api: Api) -> None:
+    body: dict[str, object] = {"throttle_time_ms": 1000}
+    if api is Api.PRODUCE:  # whose encoder has no defaults
+        body["responses"] = []
     for version in schema.versions(api):
-        codec.encode_response(api, version, 1, {"throttle_time_ms": 1000})
+        codec.encode_response(api, version, 1, body)
