@@ -18,6 +18,7 @@ NAMES = (
     "codec",
     "authorizer",
     "revocation",
+    "tenants",
     "client_produce",
     "client_consume",
     "transactions",

@@ -43,6 +43,7 @@ OVERRIDES = {
     "docs/admin.md": _WITH_ACLS,
     "docs/tools.md": _WITH_ACLS,
     "docs/operations/acls.md": _WITH_ACLS,
+    "docs/howto/tenants.md": _WITH_ACLS,
 }
 """Properties of the brokers of pages that need some."""
 
