@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from ottla.cli.demo.verification import (
     numbered_lines,
     words_of,
 )
+from ottla.wire.records.columnar.warm_up import are_compiled, warm_up
 
 PICTURE = """\
 lines.txt ─► topic lines ─► Streams on Spark ─┬► word-counts ──► counts.txt
@@ -101,6 +103,9 @@ class Narrative:
         self._write(FIRST_LINES)
         screen.done(f"wrote {FIRST_LINES} lines to {pipeline.lines}")
         pipeline.start_spark()
+        if not are_compiled():
+            # The tasks would otherwise compile the kernels, in several processes at once.
+            threading.Thread(target=warm_up, name="kernels", daemon=True).start()
         screen.done("started Spark, with 3 connectors of Connect and a Streams application")
 
     def _write(self, count: int) -> None:
