@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from ottla.cli.demo.verification import (
     numbered_lines,
     words_of,
 )
-from ottla.wire.records.columnar.warm_up import are_compiled, warm_up
+from ottla.spark.kernels import compile_in_background
 
 PICTURE = """\
 lines.txt ─► topic lines ─► Streams on Spark ─┬► word-counts ──► counts.txt
@@ -103,9 +102,7 @@ class Narrative:
         self._write(FIRST_LINES)
         screen.done(f"wrote {FIRST_LINES} lines to {pipeline.lines}")
         pipeline.start_spark()
-        if not are_compiled():
-            # The tasks would otherwise compile the kernels, in several processes at once.
-            threading.Thread(target=warm_up, name="kernels", daemon=True).start()
+        compile_in_background()
         screen.done("started Spark, with 3 connectors of Connect and a Streams application")
 
     def _write(self, count: int) -> None:
