@@ -76,6 +76,25 @@ def check_schema(requested: StructType) -> None:
             )
 
 
+def _repeated_text(text: str) -> Any:
+    """Return a text MAX_ROWS times. Arrow's own functions for this would import pandas."""
+    import numpy
+    import pyarrow as pa
+
+    data = text.encode()
+    ends = numpy.arange(MAX_ROWS + 1, dtype=numpy.int32) * numpy.int32(len(data))
+    buffers = (pa.py_buffer(ends), pa.py_buffer(data * MAX_ROWS))
+    return pa.StringArray.from_buffers(MAX_ROWS, *buffers)
+
+
+def _repeated_number(number: int) -> Any:
+    import numpy
+    import pyarrow as pa
+
+    data = pa.py_buffer(numpy.full(MAX_ROWS, number, numpy.int32))
+    return pa.Array.from_buffers(pa.int32(), MAX_ROWS, [None, data])
+
+
 class RowConverter:
     """Converter from the records of one partition to rows of a schema."""
 
@@ -90,12 +109,10 @@ class RowConverter:
         self.columns: list[str] = decoded or ["offset"]
         """Columns that must be decoded."""
         self._constants: dict[str, Any] = {}
-        for name, value, kind in (
-            ("topic", topic, pyarrow.string()),
-            ("partition", partition, pyarrow.int32()),
-        ):
-            if name in self._names:
-                self._constants[name] = pyarrow.repeat(pyarrow.scalar(value, kind), MAX_ROWS)
+        if "topic" in self._names:
+            self._constants["topic"] = _repeated_text(topic)
+        if "partition" in self._names:
+            self._constants["partition"] = _repeated_number(partition)
 
     def batches(self, records: Any) -> Iterator[Any]:
         """Yield a decoded record batch as rows, at most MAX_ROWS at a time."""

@@ -27,6 +27,7 @@ from ottla.cli.demo.verification import (
     numbered_lines,
     words_of,
 )
+from ottla.spark.kernels import compile_in_background
 
 PICTURE = """\
 lines.txt ─► topic lines ─► Streams on Spark ─┬► word-counts ──► counts.txt
@@ -101,6 +102,7 @@ class Narrative:
         self._write(FIRST_LINES)
         screen.done(f"wrote {FIRST_LINES} lines to {pipeline.lines}")
         pipeline.start_spark()
+        compile_in_background()
         screen.done("started Spark, with 3 connectors of Connect and a Streams application")
 
     def _write(self, count: int) -> None:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+
+def are_compiled() -> bool:
+    """Return whether numba has kept compiled kernels next to the sources."""
+    return any((Path(__file__).parent / "__pycache__").glob("*.nbi"))
+
 
 def warm_up() -> None:
     """Load every kernel, and compile those that are not cached.
