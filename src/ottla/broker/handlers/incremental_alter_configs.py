@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker import loggers
-from ottla.broker.context import Body, RequestContext
-from ottla.broker.handlers.alter_configs import Ports, check_may_alter, decided, rejected_here
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.alter_configs import Ports, check_may_alter, decided, rejections
 from ottla.broker.topic_views import error_fields
 from ottla.core.controller.alter_configs import (
     ConfigDecision,
@@ -54,9 +54,9 @@ async def handle(
 
 async def rejected(
     broker: Ports, context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> list[Body]:
+) -> list[AlterConfigsResourceResponseDict]:
     """Return the results of changes of this broker's configs that it rejects itself."""
-    return await rejected_here(broker, context, _requested(request))
+    return [_result(each) for each in await rejections(broker, context, _requested(request))]
 
 
 def _requested(request: IncrementalAlterConfigsRequest) -> list[ConfigRequest]:
