@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -233,7 +233,9 @@ T = TypeVar("T")
 BrokerT = TypeVar("BrokerT", bound=ForwardingBroker)
 LocalHandler: TypeAlias = Callable[[RequestContext, Any], Response[Any]]
 """A handler with its broker."""
-Reject: TypeAlias = Callable[[BrokerT, RequestContext, Any], Awaitable[list[Body]]]
+Reject: TypeAlias = Callable[
+    [BrokerT, RequestContext, Any], Awaitable[Sequence[Mapping[str, object]]]
+]
 """Function that returns the results of resources that a broker rejects without the controller."""
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.config.resource import AlterOp, ResourceType
 from ottla.base.errors import KafkaError
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.peers import check_manages_brokers
 from ottla.broker.ports import PeerRecognition
 from ottla.broker.topic_views import TopicPorts, error_fields
@@ -53,20 +53,20 @@ async def handle(
     broker: Ports, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponseDict:
     decisions = await decided(broker, context, _requested(request), request.validate_only)
-    return {"throttle_time_ms": 0, "responses": [result(each) for each in decisions]}
+    return {"throttle_time_ms": 0, "responses": [_result(each) for each in decisions]}
 
 
 async def rejected(
     broker: Ports, context: RequestContext, request: AlterConfigsRequest
-) -> list[Body]:
+) -> list[AlterConfigsResourceResponseDict]:
     """Return the results of changes of this broker's configs that it rejects itself."""
-    return await rejected_here(broker, context, _requested(request))
+    return [_result(each) for each in await rejections(broker, context, _requested(request))]
 
 
-async def rejected_here(
+async def rejections(
     broker: Ports, context: RequestContext, requested: list[ConfigRequest]
-) -> list[Body]:
-    """Return the results of changes of this broker's configs that it rejects itself."""
+) -> list[ConfigDecision]:
+    """Return the rejections of changes of this broker's configs that need no controller."""
     own = [
         each
         for each in requested
@@ -76,7 +76,7 @@ async def rejected_here(
         return []  # the controller rejects a resource that is given twice
     refused, allowed = _partitioned(broker, context, own)
     unusable = await broker.controller.unusable_configs(allowed) if allowed else []
-    return [dict(result(each)) for each in (*refused, *unusable)]
+    return refused + unusable
 
 
 def _requested(request: AlterConfigsRequest) -> list[ConfigRequest]:
@@ -146,8 +146,7 @@ def _failed(request: ConfigRequest, error: KafkaError) -> ConfigDecision:
     return ConfigDecision(request.resource_type, request.resource_name, error=error)
 
 
-def result(decision: ConfigDecision) -> AlterConfigsResourceResponseDict:
-    """Return the part of a response about one resource."""
+def _result(decision: ConfigDecision) -> AlterConfigsResourceResponseDict:
     return {
         **error_fields(decision.error),
         "resource_type": decision.resource_type,

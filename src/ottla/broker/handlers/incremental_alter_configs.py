@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 from ottla.base.config.resource import ResourceType
 from ottla.base.errors import ErrorCode, KafkaError
 from ottla.broker import loggers
-from ottla.broker.context import Body, RequestContext
+from ottla.broker.context import RequestContext
 from ottla.broker.handlers.alter_configs import (
     Ports,
     check_may_alter,
     decided,
     is_logger,
-    rejected_here,
+    rejections,
 )
 from ottla.broker.topic_views import error_fields
 from ottla.core.controller.alter_configs import (
@@ -68,9 +68,9 @@ def alters_only_loggers(request: IncrementalAlterConfigsRequest) -> bool:
 
 async def rejected(
     broker: Ports, context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> list[Body]:
+) -> list[AlterConfigsResourceResponseDict]:
     """Return the results of changes of this broker's configs that it rejects itself."""
-    return await rejected_here(broker, context, _requested(request))
+    return [_result(each) for each in await rejections(broker, context, _requested(request))]
 
 
 def _requested(request: IncrementalAlterConfigsRequest) -> list[ConfigRequest]:
