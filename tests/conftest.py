@@ -13,6 +13,7 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
+from ottla.broker.loggers import AUDIT
 from ottla.wire.codec import set_strict
 
 # Fail on a response field that no version of its API has; outside tests it is ignored.
@@ -85,17 +86,17 @@ def collect_garbage() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def loggers_as_before() -> Iterator[None]:
-    """Restore the levels of Ottla's loggers after each test.
+    """Restore the levels of a broker's loggers after each test.
 
     Brokers inside a test let clients change the log levels, as Kafka does, and import-linter
     disables all existing loggers."""
-    before = {logger.name: logger.level for logger in _our_loggers()}
+    before = {logger.name: logger.level for logger in _loggers_of_brokers()}
     yield
-    for logger in _our_loggers():
+    for logger in _loggers_of_brokers():
         logger.setLevel(before.get(logger.name, logging.NOTSET))
         logger.disabled = False
 
 
-def _our_loggers() -> list[logging.Logger]:
-    names = logging.root.manager.loggerDict
-    return [logging.getLogger(name) for name in names if name.partition(".")[0] == "ottla"]
+def _loggers_of_brokers() -> list[logging.Logger]:
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "ottla"]
+    return [logging.root, *map(logging.getLogger, [*names, AUDIT])]

@@ -36,8 +36,9 @@ def check_loading(client: RawClient, member: Any) -> None:
     assert commit(client, "g", {("t", 0): 1}, member) == [LOADING]
     answer = client.call(Api.OFFSET_FETCH, 9, groups=[{"group_id": "g", "topics": None}])
     assert answer.groups[0].error_code == LOADING
+    protocol = {"protocol_type": "consumer", "protocol_name": "range"}
     for api, body in (
-        (Api.SYNC_GROUP, {"generation_id": 1, "member_id": member.member_id}),
+        (Api.SYNC_GROUP, {"generation_id": 1, "member_id": member.member_id, **protocol}),
         (Api.LEAVE_GROUP, {"members": [{"member_id": member.member_id}]}),
         (Api.OFFSET_DELETE, {"topics": []}),
     ):
