@@ -226,7 +226,10 @@ class Controller:
         return await self._serialised(change, timeout_ms)
 
     async def auto_create_topics(
-        self, names: Iterable[str], sender: Sender | None = None
+        self,
+        names: Iterable[str],
+        sender: Sender | None = None,
+        quota: MutationQuota | None = None,
     ) -> list[TopicDecision]:
         """Create topics with the broker's defaults; internal topics have their own.
 
@@ -236,6 +239,7 @@ class Controller:
             names: The topics to create.
             sender: The client that needs them, whose permissions have been checked here and are
                 checked again by another controller; None if this broker needs them.
+            quota: The quota of the client. Another controller applies its own.
 
         Returns:
             One decision per topic, with an error if it was refused.
@@ -250,7 +254,7 @@ class Controller:
         ]
         if self._cluster is not None and not self._cluster.is_controller:
             return await self._cluster.forward_create_topics(requested, sender)
-        return await self.create_topics(requested)
+        return await self.create_topics(requested, quota=quota)
 
     async def delete_topics(
         self,

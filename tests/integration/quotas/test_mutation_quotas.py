@@ -95,3 +95,18 @@ def test_older_versions_are_only_throttled(broker: BrokerThread, limited: RawCli
     assert 18_000 <= answer.throttle_time_ms <= 19_000
     assert broker.call(lambda: broker.broker.server.connections_throttled) == 1
     assert broker.topics() == ["a", "b"]
+
+
+def test_topics_that_are_created_automatically_count_too(
+    broker: BrokerThread, limited: RawClient
+) -> None:
+    def metadata(client: RawClient, name: str) -> list[int]:
+        topics = [{"name": name}]
+        return codes(client.call(Api.METADATA, topics=topics, allow_auto_topic_creation=True))
+
+    assert metadata(limited, "a") == [0]
+    assert codes(create(limited, 7, ("b", 40))) == [0]
+    assert metadata(limited, "c") == [E.UNKNOWN_TOPIC_OR_PARTITION]
+    with RawClient(broker.port, client_id="unlimited") as other:
+        assert metadata(other, "d") == [0]
+    assert broker.topics() == ["a", "b", "d"]

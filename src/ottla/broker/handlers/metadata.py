@@ -10,6 +10,8 @@ Behaviours
 - A topic that the client may not DESCRIBE is TOPIC_AUTHORIZATION_FAILED, whether it exists or not,
   and is left out if all topics were requested. To create a missing one, the client needs CREATE on
   it or on the cluster; the controller decides by the client's principal, too.
+- A topic that is not created because of the client's quota (KIP-599) is UNKNOWN_TOPIC_OR_PARTITION,
+  for which clients ask again.
 - Authorized operations (KIP-430) are returned only on request; those of the cluster in versions
   8–10.
 - A topic that is requested twice is returned once.
@@ -22,7 +24,7 @@ Deviations
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.base.acl import AclResourceType
 from ottla.base.cluster import TopicImage
@@ -30,6 +32,7 @@ from ottla.base.errors import ErrorCode, KafkaError
 from ottla.base.types import ZERO_UUID
 from ottla.broker.context import RequestContext, Response
 from ottla.broker.forwarding import Sender
+from ottla.broker.ports import Quotas
 from ottla.broker.topic_views import (
     NOT_REQUESTED,
     TOPIC_OPERATIONS,
@@ -57,8 +60,12 @@ if TYPE_CHECKING:
 _FIRST_BY_ID = 12
 
 
+class Ports(TopicPorts, Quotas, Protocol):
+    """The parts of a broker that this handler uses."""
+
+
 def handle(
-    broker: TopicPorts, context: RequestContext, request: MetadataRequest
+    broker: Ports, context: RequestContext, request: MetadataRequest
 ) -> Response[MetadataResponseDict]:
     if not broker.controller.has_begun:
         return _when_begun(broker, context, request)
@@ -66,7 +73,7 @@ def handle(
 
 
 async def _when_begun(
-    broker: TopicPorts, context: RequestContext, request: MetadataRequest
+    broker: Ports, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponseDict:
     await broker.controller.wait_until_begun()
     response = _respond(broker, context, request)
@@ -74,7 +81,7 @@ async def _when_begun(
 
 
 def _respond(
-    broker: TopicPorts, context: RequestContext, request: MetadataRequest
+    broker: Ports, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponseDict | Coroutine[None, None, MetadataResponseDict]:
     response = _MetadataResponse(broker, context, request)
     topics = request.topics
@@ -97,24 +104,28 @@ def _respond(
         )
         missing = [name for name in missing if name not in denied]
         if missing:
-            return _create(broker, response, names, missing, denied, Sender.of(context))
+            return _create(broker, context, response, names, missing, denied)
         return response.of([response.by_name(name, denied) for name in names])
     return response.of([response.by_name(name, {}) for name in names])
 
 
 async def _create(
-    broker: TopicPorts,
+    broker: Ports,
+    context: RequestContext,
     response: _MetadataResponse,
     names: Iterable[str],
     missing: list[str],
     errors: dict[str, ErrorCode],
-    sender: Sender,
 ) -> MetadataResponseDict:
+    quota = broker.quotas.mutation_quota(context.principal, context.client_id, is_strict=True)
     try:
-        decisions = await broker.controller.auto_create_topics(missing, sender)
+        decisions = await broker.controller.auto_create_topics(missing, Sender.of(context), quota)
         errors |= {each.name: each.error.code for each in decisions if each.error is not None}
     except KafkaError as error:
         errors |= dict.fromkeys(missing, error.code)
+    for name, code in errors.items():
+        if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+            errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return response.of([response.by_name(name, errors) for name in names])
 
 
