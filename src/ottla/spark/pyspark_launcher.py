@@ -8,23 +8,18 @@ stream's batches, possibly in the middle of a request. Both processes would prin
 tracebacks. Local sessions therefore start PySpark's programs through this module. Spark's setting
 `spark.python.daemon.module` does not apply to these processes.
 
-The daemon that forks the processes of tasks first imports what tasks with topics need.
-
 With Spark Connect, the process that runs `foreachBatch` prints its own steps, and the token of the
 server, to the console. Here it does not; the user's function still prints what it wants."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import runpy
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 DAEMON = "pyspark.daemon"
-TASKS = "pyspark.worker"
 FOREACH_BATCH = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 SOCKET_CLOSED_EXIT_CODE = 1
 """Exit code of a worker that cannot be used any more."""
@@ -57,25 +52,12 @@ def run_module(module: str) -> None:
         )  # skip cleanup, because closing the socket would print it again
 
 
-def preload(arguments: Sequence[str]) -> None:
-    """Import what tasks that read and write topics need, before the daemon forks them.
-
-    Each of these processes would otherwise need two seconds of CPU time for it."""
-    if list(arguments) == [TASKS]:
-        with suppress(ImportError):
-            from ottla.wire.records.columnar.warm_up import warm_up
-
-            warm_up()
-            importlib.import_module("pandas")  # pyarrow imports it on the first conversion
-
-
 if __name__ == "__main__":
     del sys.argv[0]
     if sys.argv[0] == DAEMON:
         from pyspark import daemon
 
         daemon.worker = ignoring_closed_sockets(daemon.worker)  # type: ignore[assignment]
-        preload(sys.argv[1:])
         daemon.manager()
     else:
         run_module(sys.argv[0])

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from ottla.spark.pyspark_launcher import SOCKET_CLOSED_EXIT_CODE, ignoring_closed_sockets
 
 
@@ -33,23 +31,6 @@ def test_a_program_that_fails_is_reported_with_its_reason(tmp_path: Path) -> Non
     ended = _run(tmp_path, "planner", "an argument")
     assert ended.returncode == 1
     assert b"ValueError: ['an argument']" in ended.stderr
-
-
-@pytest.mark.parametrize(
-    ("worker", "is_loaded"), [("pyspark.worker", True), ("pyspark.sql.worker.commit", False)]
-)
-def test_the_daemon_of_tasks_loads_what_they_need_before_it_forks_them(
-    worker: str, is_loaded: bool
-) -> None:
-    program = (
-        "import sys; from ottla.spark.pyspark_launcher import preload; preload(sys.argv[1:]); "
-        "print(*(name in sys.modules for name in "
-        "('pandas', 'ottla.wire.records.columnar.encode_kernels')))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program, worker], capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.split() == [str(is_loaded)] * 2
 
 
 def _run(folder: Path, *given: str) -> subprocess.CompletedProcess[bytes]:
