@@ -134,7 +134,7 @@ def quotas_of(java: Java, kafka: ApacheKafka) -> list[str]:
 
 
 def _ordered(line: str) -> str:
-    """Return a line of kafka-configs with its quotas in order; Kafka's brokers return them in any."""
+    """Return a line of kafka-configs with its quotas in order. Kafka returns them in any order."""
     entity, _, quotas = line.rpartition(" are ")
     return f"{entity} are {', '.join(sorted(quotas.split(', ')))}"
 
