@@ -77,7 +77,13 @@ class Copier:
                 self._progress.wait(0.1)
 
     def wait(self) -> int:
-        return self._process.wait(TIMEOUT_S)
+        """Wait until the copier ends, as long as it commits transactions."""
+        while self.is_running:
+            before = self._lines
+            self.wait_for_transactions(1)
+            if self._lines == before and self.is_running:
+                raise TimeoutError(f"no transaction in {TIMEOUT_S} s, after {before} of them")
+        return self._process.wait()
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
