@@ -77,6 +77,13 @@ def decode(node: Node) -> dict[str, Any]:
     return decoded
 
 
+def _quoted(name: str) -> str:
+    quoted = quote(name, safe="")
+    if quoted in (".", ".."):  # ZooKeeper does not allow them in a path
+        return quoted.replace(".", "%2E")
+    return quoted
+
+
 def controller_checks(epoch: int) -> list[Check]:
     """Return the checks that every commit of a controller depends on.
 
@@ -241,7 +248,7 @@ def broker_config_path(resource_name: str) -> str:
 
 
 def group_config_path(group_id: str) -> str:
-    return GROUP_CONFIGS + quote(group_id, safe="")
+    return GROUP_CONFIGS + _quoted(group_id)
 
 
 def group_of_path(path: str) -> str:
@@ -252,10 +259,7 @@ def group_of_path(path: str) -> str:
 
 
 def scram_path(user: str) -> str:
-    name = quote(user, safe="")
-    if name in (".", ".."):  # ZooKeeper does not allow them in a path
-        name = name.replace(".", "%2E")
-    return SCRAM + name
+    return SCRAM + _quoted(user)
 
 
 def user_of_path(path: str) -> str:

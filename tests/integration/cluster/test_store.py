@@ -206,6 +206,33 @@ def test_ephemeral_nodes_are_gone_with_their_session(opened: Opened) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        tree.topic_path(bytes(16)),
+        tree.broker_config_path("1"),
+        tree.broker_config_path(""),
+        tree.group_config_path("a/group"),
+        tree.group_config_path("."),
+        tree.group_config_path(".."),
+        tree.scram_path(".."),
+    ],
+)
+def test_a_new_store_accepts_a_node_at_every_kind_of_path(opened: Opened, path: str) -> None:
+    async def scenario() -> None:
+        store = await opened()
+        await store.txn([], [Create(path, b"1")])
+
+        async def loaded() -> object:
+            nodes, _ = await store.load(path)
+            return nodes
+
+        await eventually(loaded, {path: Node(b"1", 0)})
+        await store.close()
+
+    run(scenario())
+
+
 def test_of_transactions_at_the_same_time_one_wins(opened: Opened) -> None:
     async def scenario() -> None:
         store = await opened()

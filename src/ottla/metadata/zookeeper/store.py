@@ -52,7 +52,7 @@ WRITERS = "/writers"
 STRUCTURE = (
     TREE, LEASES, WRITERS, f"{TREE}/controller", f"{TREE}/registrations", f"{TREE}/live",
     f"{TREE}/draining", f"{TREE}/topics", f"{TREE}/configs", f"{TREE}/configs/brokers",
-    ACCESS_ROOT, f"{ACCESS_ROOT}/scram", f"{ACCESS_ROOT}/tokens",
+    f"{TREE}/configs/groups", ACCESS_ROOT, f"{ACCESS_ROOT}/scram", f"{ACCESS_ROOT}/tokens",
     f"{ACCESS_ROOT}/acls", f"{ACCESS_ROOT}/quotas",
 )  # fmt: skip
 """Parent nodes that ZooKeeper requires."""
